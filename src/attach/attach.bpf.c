@@ -1,6 +1,6 @@
 /*
- * The kernel's side of `memprof attach`: runs where the attached program enters or leaves an allocator's function, and
- * puts an event into a ring. It only reads the program's memory. It is compiled for BPF and embedded in memprof.
+ * The kernel's side of `memprof attach`. It runs when the attached program enters or leaves an allocator's function,
+ * and puts an event into a ring. It only reads the program's memory. It is compiled for BPF and embedded in memprof.
  */
 #include <asm/ptrace.h>
 #include <linux/bpf.h>
@@ -12,7 +12,7 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-/* As far as we read them: the loader finds the members in the running kernel. */
+/* Only the members that are read here: the loader finds them in the running kernel. */
 struct thread_struct {
     unsigned long fsbase;
 } __attribute__((preserve_access_index));
@@ -29,8 +29,8 @@ struct task_struct {
 #    define NULL ((void *)0)
 #endif
 #define PYTHON_BYTES  (MP_ATTACH_PYTHON_MOST * sizeof(struct mp_attach_frame))
-#define THREADS_MOST  1024 /* of an interpreter, that are looked at */
-#define FRAME_BYTES   128  /* of a Python frame and of a code object, as far as the fields lie that are read */
+#define THREADS_MOST  1024 /* threads of an interpreter that are searched */
+#define FRAME_BYTES   128  /* bytes of a Python frame and of a code object, up to the last field that is read */
 #define CODE_BYTES    256
 #define FIRST_SHIM    3
 #define GENERATOR     1
@@ -68,7 +68,7 @@ struct {
     __type(value, struct arguments);
 } calls SEC(".maps");
 
-/* The Python state of a thread, as last found. */
+/* A thread's Python state, as last found. */
 struct {
     __uint(type, BPF_MAP_TYPE_LRU_HASH);
     __uint(max_entries, 8192);
@@ -76,15 +76,16 @@ struct {
     __type(value, __u64);
 } threads SEC(".maps");
 
-/* Blocks of the sample that live. */
+/* Live blocks of the sample. */
 struct {
     __uint(type, BPF_MAP_TYPE_HASH);
-    __uint(max_entries, 1 << 18); /* the loader makes it 1 where no sample may be taken */
+    __uint(max_entries, 1 << 18); /* the loader sets it to 1 if it needs no sample */
     __type(key, __u64);
     __type(value, __u8);
 } kept SEC(".maps");
 
-/* A handler may be interrupted by another thread's on the same CPU, but stays there: so each takes one of several. */
+/* Another thread's handler may interrupt one on the same CPU, but none changes its CPU. Each handler therefore takes
+ * one of several scratch buffers. */
 #define SCRATCHES MP_ATTACH_SCRATCHES
 struct scratch {
     struct mp_attach_event head;
@@ -99,7 +100,7 @@ struct scratch {
 
 struct {
     __uint(type, BPF_MAP_TYPE_ARRAY);
-    __uint(max_entries, 1024); /* the loader makes it SCRATCHES for each CPU */
+    __uint(max_entries, 1024); /* the loader sets it to SCRATCHES for each CPU */
     __type(key, __u32);
     __type(value, struct scratch);
 } scratches SEC(".maps");
@@ -147,7 +148,7 @@ static __always_inline __u32 half_in(const __u8 *bytes, __u32 offset, __u32 room
     return *(const __u32 *)(bytes + (offset & (room - 1) & ~3u));
 }
 
-/* The frame has not begun to run its function. */
+/* True if the frame has not begun to run its function. */
 static __always_inline int is_unbegun(struct scratch *room, __u64 code, __u64 position, __u8 owner)
 {
     if (!room->python.code_first_traceable || owner == GENERATOR) return 0;
@@ -231,7 +232,7 @@ static long next_chunk(__u32 index, void *context)
     return 0;
 }
 
-/* The stack ends where the thread's own data begins, which glibc puts above it; that of the first thread where the
+/* The stack ends where the thread's own data begins, which glibc puts above it. The first thread's stack ends where the
  * kernel put the arguments. */
 static __always_inline void copy_stack(struct scratch *room)
 {
@@ -269,7 +270,7 @@ int mp_fork(struct bpf_raw_tracepoint_args *made)
     return 0;
 }
 
-/* The thread's number as memprof's side knows it. */
+/* The thread's number in memprof's pid namespace. */
 static __always_inline __u32 thread_number(const struct mp_attach_settings *how)
 {
     struct bpf_pidns_info numbers = {0};
@@ -305,7 +306,7 @@ static __always_inline void fill(struct scratch *room, const struct mp_attach_se
     bpf_get_current_comm(room->head.name, sizeof room->head.name);
 }
 
-/* 1 - exp(-size / mean) of 2^32. */
+/* 1 - exp(-size / mean), times 2^32. */
 static __always_inline __u64 share_kept(__u64 size, __u64 mean)
 {
     __u64 whole = size / mean, rest = (size % mean << 32) / mean, left = 1ull << 32;
@@ -317,7 +318,7 @@ static __always_inline __u64 share_kept(__u64 size, __u64 mean)
     return (1ull << 32) - left;
 }
 
-/* True if the event is of a block in the sample. */
+/* True if the event's block is in the sample. */
 static __always_inline int is_sampled(const struct mp_attach_settings *how, __u64 cookie,
                                       const struct arguments *arguments)
 {
@@ -331,7 +332,8 @@ static __always_inline int is_sampled(const struct mp_attach_settings *how, __u6
     return 0;
 }
 
-/* At a call's first instruction, and at its return, the return address is the word on top, unless it is `popped`. */
+/* At a call's first instruction, and at its return, the return address is on top of the stack, unless it is already
+ * `popped`. */
 static __always_inline int send(struct pt_regs *regs, __u64 cookie, const struct arguments *arguments, int returned,
                                 int popped)
 {
@@ -350,7 +352,7 @@ static __always_inline int send(struct pt_regs *regs, __u64 cookie, const struct
         return 0;
     }
     fill(room, how, regs, cookie, arguments, returned, popped);
-    /* A report of a free has a negative size. */
+    /* Frees are reported with a negative size. */
     int is_free = !returned && (__s64)arguments->at[1] < 0;
     if (cookie & MP_ATTACH_STACK && (!is_free || how->free_stacks)) {
         room->python = how->python;
@@ -369,7 +371,7 @@ static __always_inline int send(struct pt_regs *regs, __u64 cookie, const struct
     return 0;
 }
 
-/* Each register is read once, by its fixed place, which the verifier wants. */
+/* Each register is read once, by a fixed offset, as the verifier demands. */
 static __always_inline struct arguments arguments_of(const volatile struct pt_regs *regs, __u64 cookie)
 {
     __u64 given[MP_ATTACH_ARGUMENTS + 1] = {regs->rdi, regs->rsi, regs->rdx, regs->rcx, regs->r8, regs->r9};

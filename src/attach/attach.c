@@ -20,20 +20,20 @@
 #include "base/clock.h"
 
 #define ROUND_MS     10
-#define LATE_NS      (50 * MP_NS_PER_MS)  /* an event is in the ring so soon after its time */
-#define LOOK_NS      (100 * MP_NS_PER_MS) /* for an exec and for children */
+#define LATE_NS      (50 * MP_NS_PER_MS)  /* an event reaches the ring within this time */
+#define LOOK_NS      (100 * MP_NS_PER_MS) /* how often memprof looks for an exec and for children */
 #define RETURNS_MOST 16
 #define MEASURE_NS   MP_NS_PER_SECOND
-#define TRAP_NS      2000 /* of a probe itself, which its program does not see; a bound for x86-64 */
+#define TRAP_NS      2000 /* cost of a probe's trap, which its program does not see; an upper bound for x86-64 */
 #define SAMPLE_LEAST (16 << 10)
 #define NATIVE_ONLY                                                                                                    \
     "the kernel refuses BPF here: attach sees PyTorch's blocks with native stacks, no Python frames and no calls of "  \
     "the driver"
-#define RING_IDLE_NS MP_NS_PER_SECOND /* a ring without events for so long may become another thread's */
+#define RING_IDLE_NS MP_NS_PER_SECOND /* after this time without events, a ring may serve another thread */
 
 extern const unsigned char mp_attach_object[], mp_attach_object_end[];
 
-/* A function to be probed; the address is in the file. */
+/* A function to probe; its address is the offset in the file. */
 struct found {
     struct mp_attach_module *module;
     uint64_t address, bytes;
@@ -49,28 +49,29 @@ struct attached {
     struct bpf_object *object;
     struct ring_buffer *ring;
     struct mp_attach_session session;
-    struct mp_attach_perf *perf; /* in place of the BPF program, where the kernel refuses that; else NULL */
+    struct mp_attach_perf *perf; /* used instead of the BPF program if the kernel refuses that; else NULL */
     MP_VEC(struct found) found;
     MP_VEC(struct bpf_link *) links;
-    char lacks[1024];           /* functions that the process's libraries do not have */
-    struct bpf_link *cpu_alloc; /* one of them; NULL: not attached, or no more */
+    char lacks[1024];           /* functions that the process's libraries lack */
+    struct bpf_link *cpu_alloc; /* link of the probe on alloc_cpu; NULL: not attached, or detached */
     uint64_t cpu_alloc_cookie;
-    const struct mp_attach_module *watched; /* has probes: unmapped means that another program runs there */
+    const struct mp_attach_module *watched; /* a module with probes: if it is unmapped, another program runs in the
+                                             * process */
     unsigned probes;
     uint32_t sources;
     struct mp_map cpu_blocks;    /* from alloc_cpu: address to 1 */
-    struct mp_map mapped_blocks; /* likewise, reported CPU storage: mapped files */
+    struct mp_map mapped_blocks; /* likewise, for other reported CPU storage: mapped files */
     struct mp_attach_driver driver;
-    struct mp_map children; /* that are recorded: pid to 1 */
+    struct mp_map children; /* recorded children: pid to 1 */
     struct mp_map threads;  /* tid to ring + 1 */
     uint64_t used_ns[MP_SPOOL_RINGS_MAX];
     uint64_t ring_dropped;
-    uint64_t misplaced;         /* events under another thread */
+    uint64_t misplaced;         /* events recorded under another thread */
     uint64_t forked;            /* processes that are not recorded */
-    uint64_t from_ns, until_ns; /* only events between count: probes come and go one after the other */
+    uint64_t from_ns, until_ns; /* only events in this time count, as probes come and go one by one */
     bool device_seen, driver_seen;
     bool measures;         /* before the recording: events are only counted */
-    uint64_t sizes[64];    /* blocks while it measures, by their size's logarithm */
+    uint64_t sizes[64];    /* during measuring: number of blocks by the logarithm of their size */
     uint64_t sample_bytes; /* 0: every block is recorded */
     char sample_note[192];
 };
@@ -113,7 +114,7 @@ static enum mp_status open_recording(struct attached *a, struct mp_error *error)
     return MP_OK;
 }
 
-/* The thread's ring. Threads for which none is idle share the first one, and count as its thread. */
+/* The thread's ring. If no ring is idle, further threads share the first ring, and count as its thread. */
 static uint32_t ring_of(struct attached *a, const struct mp_attach_event *event)
 {
     struct mp_spool_header *spool = a->recording->spool.header;
@@ -166,22 +167,22 @@ static uint16_t track_of(struct attached *a, const struct mp_attach_fact *fact)
     return mp_attach_track(&a->tables, &track);
 }
 
-/* Blocks of PyTorch's CPU allocator come from alloc_cpu, also where a profiler makes it report them as well; a report
- * of another block is one of mapped storage. False: the fact is no event. */
+/* alloc_cpu reports the blocks of PyTorch's CPU allocator. A running profiler makes the allocator report them again;
+ * its reports of other blocks are of mapped storage. False: the fact makes no event. */
 static bool sort_out_cpu(struct attached *a, const struct mp_attach_event *event, const struct mp_attach_fact *fact)
 {
     enum mp_attach_action action = mp_attach_probes[event->probe].action;
-    /* The kernel's side cannot tell that a report is of a block that alloc_cpu has drawn for already. */
+    /* The kernel's side cannot know that a report is of a block for which alloc_cpu has drawn already. */
     if (a->sample_bytes && !mp_map_find(&a->cpu_blocks, fact->address) && action != MP_ATTACH_CPU_ALLOC) return false;
     bool is_alloc = fact->type == MP_EVENT_ALLOC;
-    if (is_alloc && a->device_seen) return false; /* also a profiler's reports, and what was on its way */
+    if (is_alloc && a->device_seen) return false; /* also a profiler's reports, and events that were on their way */
     if (action == MP_ATTACH_CPU_ALLOC) {
         *mp_map_at(&a->cpu_blocks, fact->address, NULL) = 1;
         return true;
     }
     if (action == MP_ATTACH_CPU_FREE) {
         if (mp_map_remove(&a->cpu_blocks, fact->address, NULL)) return true;
-        return !a->device_seen; /* of a block from before */
+        return !a->device_seen; /* a block from before */
     }
     if (mp_map_find(&a->cpu_blocks, fact->address)) return false;
     if (!is_alloc) return mp_map_remove(&a->mapped_blocks, fact->address, NULL);
@@ -189,7 +190,7 @@ static bool sort_out_cpu(struct attached *a, const struct mp_attach_event *event
     return true;
 }
 
-/* CPU tensors do not matter once another device is used: as in a program that was started under memprof. */
+/* Once another device is used, CPU tensors are dropped, as in a program that was started under memprof. */
 static void see_device(struct attached *a)
 {
     if (a->device_seen || a->options->record.cpu_throughout) return;
@@ -298,7 +299,7 @@ static enum mp_status load_program(struct attached *a, struct mp_error *error)
     return a->ring ? MP_OK : refuse(error, errno);
 }
 
-/* Where the kernel refuses BPF, plain probes see native stacks of PyTorch's blocks, all or none. */
+/* If the kernel refuses BPF, plain probes see native stacks of PyTorch's blocks: all or none. */
 static enum mp_status load(struct attached *a, struct mp_error *error)
 {
     if (access("/sys/bus/event_source/devices/uprobe/type", R_OK))
@@ -326,7 +327,7 @@ static enum mp_status attach_at(struct attached *a, const struct mp_attach_modul
     return MP_OK;
 }
 
-/* Probes a function: where the call begins, and where it returns if that is wanted. */
+/* Probes a function at its first instruction, and at its return if that is needed. */
 static enum mp_status attach_one(struct attached *a, const struct found *found, struct mp_error *error)
 {
     const struct mp_attach_probe *probe = &mp_attach_probes[found->cookie & MP_ATTACH_PROBE_MASK];
@@ -354,7 +355,7 @@ static bool is_found(const struct attached *a, const char *name)
     return false;
 }
 
-/* Plain probes do not see what a call returns: of the driver they would know frees alone. */
+/* Plain probes do not see a call's result, so of the driver they would see only frees. */
 static bool can_probe(const struct attached *a, unsigned number, unsigned *cookie)
 {
     return mp_attach_probe_cookie(number, cookie) && !(a->perf && mp_attach_probes[number].action == MP_ATTACH_DRIVER);
@@ -404,8 +405,8 @@ static enum mp_status find_all(struct attached *a, struct mp_error *error)
                    a->options->pid);
 }
 
-/* Every probe whose function the process has; at least one. Frees come first: a block whose free was missed would look
- * like a leak. */
+/* Sets every probe whose function the process has; at least one. Probes for frees come first: a block whose free is
+ * missed would look like a leak. */
 static enum mp_status attach_all(struct attached *a, struct mp_error *error)
 {
     for (int with_stack = 0; with_stack < 2; with_stack++)
@@ -414,7 +415,7 @@ static enum mp_status attach_all(struct attached *a, struct mp_error *error)
             enum mp_status status = later == with_stack ? attach_one(a, &a->found.at[i], error) : MP_OK;
             if (status) return status;
         }
-    /* Where it cannot be had, children go uncounted. */
+    /* Without this, children go uncounted. */
     struct bpf_link *forks =
         a->perf ? NULL : bpf_program__attach(bpf_object__find_program_by_name(a->object, "mp_fork"));
     if (forks) mp_vec_add(&a->links, forks);
@@ -445,7 +446,7 @@ static bool ends_within(const struct attached *a, int ms)
     return poll(&ended, 1, ms) > 0;
 }
 
-/* How many of the measured blocks a sample with that mean has. */
+/* The number of measured blocks in a sample with that mean. */
 static double kept_of(const struct attached *a, double mean)
 {
     double kept = 0;
@@ -454,9 +455,9 @@ static double kept_of(const struct attached *a, double mean)
     return kept;
 }
 
-/* Measures for a moment what events cost the program, and takes a sample if that is more than allowed: with a mean of a
- * power of two. The traps of events that are not kept cost their time all the same; where they alone pass the bound,
- * the sample costs a tenth of them. */
+/* Measures for a moment what events cost the program. If that is more than allowed, it takes a sample whose mean is a
+ * power of two. Traps of dropped events cost their time all the same. If the traps alone exceed the bound, the sample
+ * may cost a tenth of them. */
 static bool bound_cost(struct attached *a)
 {
     struct mp_attach_counts counts;
@@ -505,13 +506,13 @@ static void serve(struct attached *a)
         mp_attach_perf_consume(a->perf, is_last ? UINT64_MAX : now - ROUND_MS * MP_NS_PER_MS, take, a);
     else
         (void)ring_buffer__consume(a->ring);
-    /* Nothing older comes any more. */
+    /* Older events cannot come any more. */
     atomic_store(&spool->rings[0].open_since, now - LATE_NS);
     count_losses(a);
     mp_recording_round(a->recording, false);
 }
 
-/* One that ends has no memory, either, but no maps. */
+/* A process that is ending has no memory either, but its maps are gone. */
 static bool is_replaced(struct attached *a)
 {
     unsigned char magic[SELFMAG];
@@ -613,7 +614,7 @@ static enum mp_status record(struct attached *a, int signals, struct mp_collecto
     a->until_ns = mp_clock_monotonic_ns();
     serve(a);
     note_end(a);
-    mp_recording_end(a->recording, how, end); /* to detach takes the kernel some 0.1 s a probe */
+    mp_recording_end(a->recording, how, end); /* detaching takes the kernel some 0.1 s a probe */
     detach(a);
     struct mp_recording_summary summary;
     mp_recording_finish(a->recording, &summary);
@@ -641,7 +642,7 @@ enum mp_status mp_attach_run(const struct mp_attach_options *options, struct mp_
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGHUP);
     sigprocmask(SIG_BLOCK, &set, &before);
-    signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is a write error to report */
+    signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes then gives a write error to report */
     int signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     enum mp_status status =
         signals < 0 ? mp_fail_errno(error, "cannot watch signals") : record(a, signals, result, error);
@@ -656,7 +657,7 @@ enum mp_status mp_attach_run(const struct mp_attach_options *options, struct mp_
     mp_attach_driver_free(&a->driver);
     mp_map_free(&a->threads);
     mp_map_free(&a->children);
-    /* A signal that is still pending would end memprof before it says what it recorded. */
+    /* A pending signal would end memprof before its closing report. */
     struct signalfd_siginfo taken;
     while (signals >= 0 && read(signals, &taken, sizeof taken) == sizeof taken) {
     }

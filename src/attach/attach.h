@@ -1,9 +1,9 @@
 /*
- * `memprof attach`: records a program that already runs, from outside. The kernel's own probes (uprobes with BPF) stand
- * at the functions through which every block of PyTorch's allocators and of CUDA's driver passes; memprof unwinds
- * copies of the stacks. Nothing is put into the program, and nothing stays when memprof ends, however it ends. Its
- * events go through a spool of our own, and by the same code into the same file as those of a program started under
- * memprof. One call, on the main thread.
+ * `memprof attach`: records a program that already runs, from outside. Kernel probes (uprobes with BPF) stand at the
+ * functions through which every block of PyTorch's allocators and of CUDA's driver passes. memprof unwinds copies of
+ * the stacks. Nothing is put into the program, and nothing stays when memprof ends, in whatever way. Its events go
+ * through memprof's own spool, and by the same code into the same file as those of a program started under memprof. One
+ * call, on the main thread.
  */
 #ifndef MP_ATTACH_ATTACH_H
 #define MP_ATTACH_ATTACH_H
@@ -18,17 +18,18 @@ struct mp_attach_options {
     uint32_t pid;
     const char *output; /* absolute */
     bool force, symbols, keep_command;
-    double overhead_most; /* of one processor's time, in which the program may be held up; 0: no bound */
-    uint64_t for_ns;      /* how long; 0: until a signal, or the program's end */
+    double overhead_most; /* share of one processor's time that probes may take from the program; 0: no bound */
+    uint64_t for_ns;      /* duration; 0: until a signal, or the program's end */
     struct mp_record_config record;
-    void (*say)(void *context, const char *sentence); /* for people: what the program lacks, what became of it */
-    void (*child)(void *context, uint32_t pid); /* a child that could be attached to was seen; NULL: they only count */
+    void (*say)(void *context, const char *sentence); /* for people: what the program lacks, and what happened */
+    void (*child)(void *context, uint32_t pid); /* called for a child that can be attached to; NULL: children are only
+                                                 * counted */
     void (*attached)(void *context, unsigned probes, uint64_t took_ns); /* recording has begun */
     void *context;
 };
 
 /* Records until the time is over, SIGINT, SIGTERM or SIGHUP comes, or the program ends. MP_OK: result->recordings has
- * the recording, if anything was allocated. Anything else: nothing was attached. */
+ * the recording, if the program allocated. Any other status: nothing was attached. */
 enum mp_status mp_attach_run(const struct mp_attach_options *options, struct mp_collector_result *result,
                              struct mp_error *error);
 

@@ -8,7 +8,7 @@
 #define BEGINS (MP_ATTACH_RETURNS | MP_ATTACH_STACK)
 #define OUT    (BEGINS | MP_ATTACH_OUT)
 
-/* The kind of value that a call begins or ends: whether probes see it, the class of its value, and the track. */
+/* The value that a call begins or ends: whether probes see it, its class, and the track. */
 static const struct call {
     bool probed;
     unsigned cookie;
@@ -48,7 +48,7 @@ bool mp_attach_driver_cookie(enum mp_cuda_action action, unsigned *cookie)
     return calls[action].probed;
 }
 
-/* A block that lives: the action that began it, and of physical memory its handles and mappings. */
+/* A live block: the action that began it, and for physical memory its handles and mappings. */
 union held {
     uint64_t word;
     struct {
@@ -113,7 +113,8 @@ static struct mp_cu_location location_of(enum mp_cuda_action action, const struc
     return location;
 }
 
-/* Counts handles and mappings of physical memory, which ends with the last one. False: it is not known. */
+/* Counts handles and mappings of physical memory, which is freed with the last of them. False: the memory is not
+ * known. */
 static bool count(const struct taking *taking, uint64_t handle, int handles, int mappings, union held *held)
 {
     uint64_t key = key_of(MP_LIVE_PHYSICAL, handle), *known = handle ? mp_map_find(&taking->driver->blocks, key) : NULL;
@@ -155,7 +156,7 @@ static void begin(const struct taking *taking, enum mp_cuda_action action)
     tell(taking, MP_EVENT_ALLOC, held, value, bytes);
 }
 
-/* A call that frees does not say of which kind the block is. */
+/* A call that frees does not say the kind of its block. */
 static void end(const struct taking *taking, enum mp_cuda_action action, uint64_t value)
 {
     union held held = {.word = 0};

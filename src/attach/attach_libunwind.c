@@ -1,5 +1,5 @@
-/* --unwind libunwind: the same walk over the same copied stack, by the library's rules. It reads the mapped files by
- * their names in memprof's own mounts, and looks at the maps again for each module that it enters. */
+/* --unwind libunwind: walks the same copied stack, by the library's rules. It reads mapped files by their names in
+ * memprof's own mounts, and reads the maps again for each module that it enters. */
 #include "attach/attach_target.h"
 
 #ifdef MP_HAVE_LIBUNWIND_REMOTE
@@ -7,12 +7,12 @@
 #    include <libunwind-ptrace.h>
 #    include <string.h>
 
-/* Not the callbacks' context: libunwind-ptrace passes its own there, when it reads tables. */
+/* Not the callbacks' context: libunwind-ptrace passes its own there when it reads tables. */
 static struct {
     struct mp_attach_target *target;
     const struct mp_attach_event *event;
     const unsigned char *stack;
-    void *files; /* what the library knows of the process's files */
+    void *files; /* the library's data about the process's files */
 } walk;
 
 static int find_rules(unw_addr_space_t space, unw_word_t address, unw_proc_info_t *info, int with_rules, void *context)
@@ -43,7 +43,7 @@ static int access_memory(unw_addr_space_t space, unw_word_t address, unw_word_t 
         memcpy(value, walk.stack + (address - event->sp), sizeof *value);
     else if (!mp_attach_target_module(walk.target, address) ||
              !mp_attach_target_read(walk.target, address, value, sizeof *value))
-        return -UNW_EINVAL; /* a stack beyond the copy has changed since */
+        return -UNW_EINVAL; /* the stack beyond the copy has changed since */
     return 0;
 }
 

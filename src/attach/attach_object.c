@@ -1,4 +1,4 @@
-/* The program for the kernel (attach.bpf.c), as clang made it, in memprof itself. */
+/* The kernel's program (attach.bpf.c), as compiled by clang, within memprof. */
 __asm__(".section .rodata\n"
         ".balign 8\n"
         ".globl mp_attach_object, mp_attach_object_end\n"

@@ -19,9 +19,9 @@
 #include "base/vec.h"
 
 #define TYPE_FILE   "/sys/bus/event_source/devices/uprobe/type"
-#define RING_MOST   (4u << 20) /* bytes for a CPU; less where the user may lock less. Powers of two */
+#define RING_MOST   (4u << 20) /* bytes for a CPU; less if the user may lock less. Powers of two */
 #define RING_LEAST  (128u << 10)
-#define STACK_BYTES 16384 /* the kernel writes them all, however short the stack is */
+#define STACK_BYTES 16384 /* the kernel always writes this many, even for a short stack */
 #define BIT(name)   (UINT64_C(1) << PERF_REG_X86_##name)
 #define REGISTERS                                                                                                      \
     (BIT(BX) | BIT(CX) | BIT(DX) | BIT(SI) | BIT(DI) | BIT(BP) | BIT(SP) | BIT(R8) | BIT(R9) | BIT(R12) | BIT(R13) |   \
@@ -29,9 +29,9 @@
 _Static_assert(STACK_BYTES <= MP_ATTACH_STACK_MOST, "readers expect no longer stack");
 
 struct cpu {
-    int number, fd; /* of an event that never happens, to which the ring belongs */
+    int number, fd; /* event that never happens; the ring belongs to it */
     struct perf_event_mmap_page *ring;
-    size_t bytes; /* of the ring's data */
+    size_t bytes; /* size of the ring's data */
 };
 
 struct probe {
@@ -39,7 +39,7 @@ struct probe {
     uint64_t cookie;
 };
 
-/* An event that waits for those that were earlier, on another CPU. */
+/* An event that waits for earlier ones from another CPU. */
 struct waiting {
     struct mp_attach_event *event;
     size_t bytes;
@@ -88,7 +88,7 @@ struct mp_attach_perf *mp_attach_perf_open(uint32_t pid)
     FILE *type = fopen(TYPE_FILE, "re");
     bool done = perf && type && fscanf(type, "%" SCNu32, &perf->type) == 1;
     if (type) fclose(type);
-    /* Each probe has a descriptor for each CPU. */
+    /* Each probe needs a descriptor for each CPU. */
     if (!getrlimit(RLIMIT_NOFILE, &files)) {
         files.rlim_cur = files.rlim_max;
         (void)setrlimit(RLIMIT_NOFILE, &files);
@@ -160,7 +160,7 @@ void mp_attach_perf_stop(struct mp_attach_perf *perf, uint64_t cookie)
     perf->probes.count = kept;
 }
 
-/* A sample as the kernel writes it (perf_event_open(2)), as far as its length does not vary. Registers come in the
+/* A sample as the kernel writes it (perf_event_open(2)), up to the parts of variable length. Registers come in the
  * order of their numbers. */
 struct sample {
     struct perf_event_header header;
@@ -168,10 +168,10 @@ struct sample {
     uint32_t pid, tid;
     uint64_t time, abi;
     uint64_t bx, cx, dx, si, di, bp, sp, r8, r9, r12, r13, r14, r15;
-    uint64_t stack_bytes; /* only where a stack was asked for, and then the stack, and how much of it is one */
+    uint64_t stack_bytes; /* only with a stack: its size, the stack, and how much of it is valid */
 };
 
-/* The event of a sample at a function's first instruction; NULL: another process's, or it is damaged. */
+/* The event of a sample at a function's first instruction; NULL: another process's, or damaged. */
 static struct mp_attach_event *event_of(const struct mp_attach_perf *perf, const struct sample *sample, size_t *bytes)
 {
     size_t size = sample->header.size, fixed = offsetof(struct sample, stack_bytes);
@@ -221,7 +221,7 @@ static void read_ring(struct mp_attach_perf *perf, const struct cpu *cpu)
             uint64_t words[(1 << 16) / sizeof(uint64_t)]; /* the kernel's sizes have 16 bits */
         } record;
         size_t at = tail & (cpu->bytes - 1);
-        memcpy(&record.header, data + at, sizeof record.header); /* records begin at multiples of 8 bytes */
+        memcpy(&record.header, data + at, sizeof record.header); /* records are aligned to 8 bytes */
         size_t size = record.header.size, first = size < cpu->bytes - at ? size : cpu->bytes - at;
         memcpy(record.words, data + at, first);
         memcpy((char *)record.words + first, data, size - first);

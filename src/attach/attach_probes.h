@@ -1,4 +1,4 @@
-/* The functions that are probed, and what their calls say of blocks. */
+/* The functions with probes, and what their calls say about blocks. */
 #ifndef MP_ATTACH_PROBES_H
 #define MP_ATTACH_PROBES_H
 
@@ -11,28 +11,28 @@
 #include "wire/record.h"
 
 enum mp_attach_action {
-    MP_ATTACH_REPORT,     /* of PyTorch's allocators: address, signed bytes, totals, device */
+    MP_ATTACH_REPORT,     /* report of PyTorch's allocators: address, signed bytes, totals, device */
     MP_ATTACH_REPORT_OLD, /* the same without totals */
     MP_ATTACH_OOM,
-    MP_ATTACH_CPU_ALLOC, /* the allocator's report to the profiler, which comes whether that runs or not */
+    MP_ATTACH_CPU_ALLOC, /* the CPU allocator's call for the profiler, made whether that runs or not */
     MP_ATTACH_CPU_FREE,
     MP_ATTACH_DRIVER, /* a call of attach_driver.h */
 };
 
 struct mp_attach_probe {
     const char *library, *symbol; /* how the file's name begins */
-    const char *name;             /* for people; one of those with the same name is enough */
+    const char *name;             /* for people; one probe of each name suffices */
     enum mp_attach_action action;
-    unsigned cookie; /* MP_ATTACH_STACK and so on, but for the driver's */
+    unsigned cookie; /* MP_ATTACH_STACK and so on; not for the driver's */
     enum mp_cuda_action call;
 };
 
 extern const struct mp_attach_probe mp_attach_probes[];
 extern const unsigned mp_attach_probe_count;
-/* The probe's whole cookie; false: the driver's call is only in the table. */
+/* The probe's whole cookie; false: the table has the driver's call, but it is not probed. */
 bool mp_attach_probe_cookie(unsigned number, unsigned *cookie);
 
-/* The meaning of an event of PyTorch. `type` MP_EVENT_NONE: it has none. */
+/* The meaning of an event of PyTorch. `type` MP_EVENT_NONE: nothing. */
 struct mp_attach_fact {
     enum mp_event_type type;
     enum mp_kind kind;

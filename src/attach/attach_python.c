@@ -9,7 +9,7 @@
 #include "capture/python/walk.h"
 #include "wire/config.h"
 
-/* Offsets in the interpreter's state of each version's list of threads. 3.13 and later publish both. */
+/* For each version, offsets in the interpreter's state of its list of threads. 3.13 and later publish both. */
 static const struct {
     unsigned minor;
     uint32_t interpreters, threads_head;
@@ -19,9 +19,9 @@ static const struct {
 #define PUBLISHED_INTERPRETERS 40
 #define PUBLISHED_THREADS_HEAD 72
 #define THREAD_NEXT            8
-#define LINES_MOST             (1 << 20) /* bytes of a table of lines */
+#define LINES_MOST             (1 << 20) /* bytes of a code object's table of lines */
 
-/* The minor version, by the number that 3.11 and later export, else by the file's name. */
+/* The minor version, from the number that 3.11 and later export, else from the file's name. */
 static unsigned find_minor(const struct mp_attach_target *target, const struct mp_attach_module *module)
 {
     uint64_t at, bytes;
@@ -127,7 +127,7 @@ static uint32_t read_half(const struct mp_attach_target *target, uint64_t addres
     return mp_attach_target_read(target, address, &value, sizeof value) ? value : 0;
 }
 
-/* A str, as UTF-8. Its state word has the bytes per character from bit 2 on, and whether the text follows. */
+/* A str, as UTF-8. From bit 2 on, its state word has the bytes per character, and whether the text follows. */
 static bool read_text(const struct mp_attach_target *target, const struct mp_python_layout *layout, uint64_t text,
                       char *to, size_t room)
 {
@@ -179,7 +179,7 @@ bool mp_attach_describe(const struct mp_attach_target *target, const struct mp_a
         !read_text(target, layout, file, code->file, sizeof code->file))
         return false;
     uint64_t size = read_word(target, lines + layout->object_size);
-    /* Until 3.9 a function of one line has an empty table. */
+    /* Up to 3.9, a function of one line has an empty table. */
     unsigned char *table = size < LINES_MOST ? malloc(size + 1) : NULL;
     if (table && mp_attach_target_read(target, lines + layout->bytes_data, table, size))
         code->line = mp_python_line(layout->minor, table, size, first, instruction_of(layout, frame));

@@ -1,4 +1,4 @@
-/* Python in the attached process: where its interpreter keeps its frames, and what a code object says. Reads the
+/* Python in the attached process: where its interpreter keeps its frames, and what a code object means. Reads the
  * process's memory. One thread at a time. */
 #ifndef MP_ATTACH_PYTHON_H
 #define MP_ATTACH_PYTHON_H
@@ -9,13 +9,13 @@
 #include "capture/python/layout.h"
 
 struct mp_attach_interpreter {
-    const struct mp_python_layout *layout; /* NULL: no frames of Python are read */
+    const struct mp_python_layout *layout; /* NULL: Python frames are not read */
     struct mp_attach_python settings;
-    uint64_t loop_start, loop_end; /* of 3.9 and 3.10: the interpreter's loop; its C frames have no marker */
-    char note[160];                /* why they are not read, though Python is there; "" */
+    uint64_t loop_start, loop_end; /* for 3.9 and 3.10: the interpreter's loop; its C frames have no marker */
+    char note[160];                /* why Python frames are not read; "" */
 };
 
-/* Looks among the modules. False: there is no Python. */
+/* Searches the modules. False: the process has no Python. */
 bool mp_attach_find_python(const struct mp_attach_target *target, struct mp_attach_interpreter *python);
 
 struct mp_attach_code {
@@ -23,7 +23,7 @@ struct mp_attach_code {
     uint32_t line;
 };
 
-/* The names and lines of the code object; false if it is no longer the event's. */
+/* The names and lines of the code object; false if another one has taken its address. */
 bool mp_attach_describe(const struct mp_attach_target *target, const struct mp_attach_interpreter *python,
                         const struct mp_attach_frame *frame, struct mp_attach_code *code);
 

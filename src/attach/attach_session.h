@@ -9,16 +9,16 @@
 
 struct mp_attach_session {
     struct mp_collector_options options;
-    struct mp_collector collector; /* of one process, which it did not start */
+    struct mp_collector collector; /* serves one process, which it did not start */
 };
 
-/* Listens. Where that fails, nobody gets answers, and the recording goes on. `recording` and `pidfd` stay the caller's,
- * and stay open as long as the session. */
+/* Listens. If this fails, questions get no answer, and the recording goes on. `recording` and `pidfd` stay the
+ * caller's, and must outlive the session. */
 void mp_attach_session_open(struct mp_attach_session *session, struct mp_recording *recording, int pidfd,
                             const char *output);
-/* Answers who has asked. Waits for nobody. */
+/* Answers the questions that have arrived. Waits for nobody. */
 void mp_attach_session_serve(struct mp_attach_session *session);
-/* Waits for files that are being written, and leaves nothing behind. Ignores a zero-initialised one. */
+/* Waits for files that are being written, and removes everything of the session. Does nothing if zero-initialised. */
 void mp_attach_session_close(struct mp_attach_session *session);
 
 #endif

@@ -6,7 +6,7 @@
 
 /* ---- entries ----------------------------------------------------------------------------------------------------- */
 
-/* True if `more` entries may be written after the last one, which *at then points to. */
+/* True if `more` entries fit after the last one. *at then points there. */
 static bool have_room(struct mp_attach_tables *tables, enum mp_spool_table_id id, uint64_t more, uint64_t *count)
 {
     struct mp_spool_table *table = &tables->spool->header->tables[id];
@@ -19,7 +19,7 @@ static bool have_room(struct mp_attach_tables *tables, enum mp_spool_table_id id
     return false;
 }
 
-/* UINT32_MAX: there is no room. */
+/* UINT32_MAX: no room. */
 static uint32_t add_entry(struct mp_attach_tables *tables, enum mp_spool_table_id id, const void *entry)
 {
     uint64_t count;
@@ -72,7 +72,7 @@ static uint32_t module_id(struct mp_attach_tables *tables, struct mp_attach_modu
     return id == UINT32_MAX ? 0 : (module->spool_id = id);
 }
 
-/* The frame with this content, entered once. */
+/* The frame with this content; added once. */
 static uint32_t frame_id(struct mp_attach_tables *tables, const struct mp_wire_frame *frame)
 {
     uint64_t *known = mp_map_at(&tables->frames, mp_hash_bytes(frame, sizeof *frame) | 1, NULL);
@@ -126,21 +126,21 @@ static uint32_t node_id(struct mp_attach_tables *tables, uint32_t parent, uint32
 
 /* ---- a stack ----------------------------------------------------------------------------------------------------- */
 
-/* A frame of the merged path: native, or `python` where that is not NULL. */
+/* A frame of the merged path: native, or `python` if that is not NULL. */
 struct merged {
     uint64_t address;
     const struct mp_attach_frame *python;
 };
 
-/* True if the group of frames that ends at `marker` is run by this C frame. 3.9 and 3.10 leave no marker: their groups
- * belong to the calls of the loop, one after the other. */
+/* True if this C frame runs the group of frames that ends at `marker`. 3.9 and 3.10 have no marker: their groups belong
+ * to the calls of the loop, one after the other. */
 static bool runs(const struct mp_attach_interpreter *python, const struct mp_attach_native *native, uint64_t marker)
 {
     if (marker == 1) return native->address - python->loop_start < python->loop_end - python->loop_start;
     return marker >= native->from && marker < native->to;
 }
 
-/* Puts each group of Python frames in place of the C frame that runs it. */
+/* Replaces each C frame that runs Python by its group of Python frames. */
 static size_t merge(const struct mp_attach_interpreter *python, const struct mp_attach_native *native, size_t natives,
                     const struct mp_attach_frame *frames, uint32_t count, struct merged *to)
 {

@@ -1,5 +1,5 @@
-/* From an event's frames to a node of the spool's tables, as the recorder makes them in a program of its own. One
- * thread at a time. */
+/* Makes a node of the spool's tables from an event's frames, like the recorder in its own program. One thread at a
+ * time. */
 #ifndef MP_ATTACH_TABLES_H
 #define MP_ATTACH_TABLES_H
 
@@ -15,17 +15,17 @@ struct mp_attach_tables {
     struct mp_spool_file *spool; /* the recording's */
     uint32_t depth;              /* frames kept */
     bool native, python_frames, libunwind;
-    uint64_t generation;                         /* of the target's modules, to which `natives` belongs */
+    uint64_t generation;                         /* generation of the target's modules when `natives` was filled */
     struct mp_map natives, codes, nodes, frames; /* to id + 1 */
     struct mp_intern strings;
-    MP_VEC(uint32_t) string_ids; /* the spool's, by number of `strings` */
+    MP_VEC(uint32_t) string_ids; /* by number in `strings`: the spool's id */
 };
 
-/* The node of an event's stack; 0: it has none. */
+/* The node of an event's stack; 0: the event has none. */
 uint32_t mp_attach_node(struct mp_attach_tables *tables, const struct mp_attach_event *event,
                         const struct mp_attach_frame *frames, const void *stack);
 uint32_t mp_attach_text(struct mp_attach_tables *tables, const char *text);
-/* UINT16_MAX: there is no room for another one. */
+/* UINT16_MAX: no room for another track. */
 uint16_t mp_attach_track(struct mp_attach_tables *tables, const struct mp_wire_track *track);
 void mp_attach_tables_free(struct mp_attach_tables *tables);
 

@@ -18,11 +18,12 @@
 #include "collect/symbols/symbol_file.h"
 
 #define LOOK_AGAIN_NS   (100 * MP_NS_PER_MS)
-#define MACHINE_NUMBERS 0xEFFFFFFC /* the inode of the first pid namespace, in every kernel */
+#define MACHINE_NUMBERS 0xEFFFFFFC /* inode of the first pid namespace in every kernel */
 
-/* ---- whether it can be ------------------------------------------------------------------------------------------ */
+/* ---- can it be attached to?
+ * --------------------------------------------------------------------------------------- */
 
-/* A line of /proc/PID/status, as "State:"; "" where it is not there. */
+/* A line of /proc/PID/status, by its key "State:"; "" if there is none. */
 static void read_status(uint32_t pid, const char *key, char to[64])
 {
     char path[64], line[256];
@@ -84,9 +85,8 @@ static enum mp_status check_process(uint32_t pid, struct mp_error *error)
     return check_program(pid, error);
 }
 
-/* Threads are known by the numbers that memprof itself sees: those of the pid namespace that it shares with the
- * process, or the machine's. One of a container inside of memprof's own container has other numbers that no probe can
- * tell. */
+/* Threads have the numbers that memprof itself sees: those of the pid namespace that it shares with the process, or the
+ * machine's. In a container inside of memprof's own container, threads have other numbers, which no probe can see. */
 static enum mp_status find_numbers(struct mp_attach_target *target, struct mp_error *error)
 {
     char path[64];
@@ -101,7 +101,7 @@ static enum mp_status find_numbers(struct mp_attach_target *target, struct mp_er
                        " runs in a container inside of this one: run memprof attach in that container, "
                        "or outside of both",
                        target->pid);
-    target->ids_device = shared ? (uint64_t)major(own.st_dev) << 20 | minor(own.st_dev) : 0; /* as the kernel has it */
+    target->ids_device = shared ? (uint64_t)major(own.st_dev) << 20 | minor(own.st_dev) : 0; /* in the kernel's form */
     target->ids_inode = shared ? own.st_ino : 0;
     return MP_OK;
 }
@@ -156,7 +156,7 @@ static bool has_library(uint32_t pid)
     return found;
 }
 
-/* Each thread has a list of its own. */
+/* Each thread has its own list of children. */
 uint32_t mp_attach_target_child(const struct mp_attach_target *target, struct mp_map *known)
 {
     char path[64 + sizeof((struct dirent *)NULL)->d_name];
@@ -185,7 +185,7 @@ struct mapping {
     char path[4096];
 };
 
-/* The next segment that is loaded, from number *i on. */
+/* The next loaded segment, from number *i on. */
 static bool next_segment(Elf *elf, size_t *i, GElf_Phdr *segment)
 {
     size_t count;
@@ -195,7 +195,7 @@ static bool next_segment(Elf *elf, size_t *i, GElf_Phdr *segment)
     return false;
 }
 
-/* The bias of the file from one mapping of its code: the segment that has these bytes is put there. */
+/* The bias of the file, from one mapping of its code: that of the segment with these bytes. */
 static bool find_bias(Elf *elf, const struct mapping *mapping, uint64_t *bias)
 {
     GElf_Phdr segment;
@@ -222,8 +222,8 @@ static void find_extent(Elf *elf, struct mp_attach_module *module)
     }
 }
 
-/* A file that was deleted or replaced is opened by the mapping itself, which still leads to it; others by their name in
- * the process's own mounts. */
+/* A deleted or replaced file is opened through the mapping itself, which still leads to it. Others are opened by name
+ * in the process's own mounts. */
 static struct mp_attach_module *make_module(const struct mp_attach_target *target, const struct mapping *mapping)
 {
     struct mp_attach_module *module = calloc(1, sizeof *module);
@@ -301,7 +301,7 @@ bool mp_attach_target_look(struct mp_attach_target *target)
     bool changed = false;
     for (size_t i = 0; seen && any && i < before; i++)
         if (!seen[i] && !target->modules.at[i]->gone) target->modules.at[i]->gone = changed = true;
-    if (changed) { /* another file may come there: no rule of before holds */
+    if (changed) { /* another file may be mapped there, so all old rules are dropped */
         mp_map_clear(&target->rules);
         target->rule_list.count = 0;
         target->generation++;

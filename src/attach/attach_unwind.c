@@ -5,15 +5,15 @@
 
 #include "attach/attach_target.h"
 
-/* The registers that a rule may name, by DWARF's numbers on x86-64. */
+/* Registers in rules, by DWARF's numbers on x86-64. */
 enum { R_BX, R_BP, R_SP, R_12, R_13, R_14, R_15, R_IP, REGISTERS, R_NONE };
 static const uint8_t dwarf_number[REGISTERS] = {3, 6, 7, 12, 13, 14, 15, 16};
 
 #define SAME INT32_MIN
 #define LOST (INT32_MIN + 1)
 
-/* How to leave one frame: the canonical frame address is a register plus an offset, or the word there; registers lie
- * at offsets from it. */
+/* How to leave one frame. The canonical frame address is a register plus an offset, or the word there. Saved registers
+ * lie at offsets from it. */
 struct mp_attach_rule {
     uint8_t kind, cfa_register;
     bool dereferenced;
@@ -90,7 +90,7 @@ static struct mp_attach_rule make_rule(struct mp_attach_module *module, uint64_t
     return rule;
 }
 
-/* One row of the rules, [*start, *end). False: there is none. */
+/* One row of the rules, for [*start, *end). False: no rule. */
 static bool read_row(struct mp_attach_module *module, uint64_t address, uint64_t *start, uint64_t *end, bool *is_bare)
 {
     Dwarf_Frame *frame = NULL;
@@ -103,8 +103,9 @@ static bool read_row(struct mp_attach_module *module, uint64_t address, uint64_t
     return known;
 }
 
-/* Code without a frame: it ends with a return, or begins with one, before the padding of the next label; at the
- * function's start it may have none. Nothing is decoded, so another byte of that value makes it unknown: -1. */
+/* Finds the return of code without a frame. This code begins or ends with a return, before the padding of the next
+ * label. At the function's start it may have none. It decodes nothing, so a second byte with that value makes the
+ * result unknown: -1. */
 static int find_return(const unsigned char *code, size_t bytes, bool is_start, uint64_t *at)
 {
     enum { RET = 0xc3, REP = 0xf3 };
@@ -163,7 +164,7 @@ static bool load(const struct copied *stack, uint64_t address, uint64_t *value)
     return true;
 }
 
-/* Leaves a frame by its rule. False: the copied stack is too short for that. */
+/* Leaves a frame by its rule. False: the copied stack is too short. */
 static bool leave(const struct mp_attach_rule *rule, const struct copied *stack, uint64_t registers[REGISTERS])
 {
     uint64_t cfa = registers[rule->cfa_register] + (uint64_t)(int64_t)rule->cfa_offset, left[REGISTERS];
@@ -202,7 +203,7 @@ size_t mp_attach_unwind(struct mp_attach_target *target, const struct mp_attach_
         const struct mp_attach_rule *rule = rule_at(target, registers[R_IP] - 1);
         struct mp_attach_native *frame = &to[count];
         *frame = (struct mp_attach_native){registers[R_IP], registers[R_SP], registers[R_SP]};
-        if (!rule) break; /* no code of a file: its address says nothing */
+        if (!rule) break; /* no file's code, so its address says nothing */
         count++;
         if (rule->kind == RULE_END) return count;
         bool left = rule->kind == RULE_FOUND ? leave(rule, &copied, registers) : leave_by_pointer(&copied, registers);

@@ -22,9 +22,9 @@
  * again and makes all its blocks in the same order. Backward frees these where it freed the first ones. The output is
  * not freed: it is the block that outlives the call and is freed before its backward, else the call's last block.
  *
- * PyTorch 2.1 and newer stop the second run at the last tensor that is saved for backward. That is before an operator
- * that saves only its inputs, and after one that saves results. Operators' names identify that tensor. The first node
- * of backward that reads a saved tensor must agree. Otherwise the whole call runs again, which saves less.
+ * PyTorch 2.1 and newer stop the second run at the last tensor that is saved for backward. The stop comes before an
+ * operator that saves only its inputs, and after one that saves results. Operators' names identify that tensor. The
+ * first node of backward that reads a saved tensor must agree. Otherwise the whole call runs again, which saves less.
  */
 /* A module's path: its bytes, and the modules on it. No network has more; the search is quadratic in both. */
 #define PATH_MOST     4096

@@ -536,9 +536,9 @@ static uint32_t forward_from(const struct finder *f, uint32_t turn, uint32_t bor
     return f->phases.turns.at[turn].first > born ? f->phases.turns.at[turn].first : born;
 }
 
-/* The event from which the variable's block is not needed: the begin of backward, else the function's first allocation
- * after the last line that reads it, at the latest the end of the step. MP_NONE: it is freed by then. `behind`: see
- * find_behind. */
+/* The event from which the variable's block is not needed. It is the begin of backward, else the function's first
+ * allocation after the last line that reads it, at the latest the step's end. MP_NONE: it is freed by then. `behind`:
+ * see find_behind. */
 static uint32_t idle_from(const struct finder *f, uint32_t block, const struct use *use, const uint32_t *behind)
 {
     const struct mp_model *model = f->model;

@@ -104,11 +104,11 @@ static uint64_t free_outside(const struct mp_model *model, uint16_t track, uint3
     return mp_device_free_now(&room);
 }
 
-/* In this order: a limit (the device had room for the segment, or an expandable one may not be as large); fragmentation
- * (the free bytes of all streams and pools and the device's cover the request); a leak; fragmentation (a setting would
- * fit it); another process; capacity. `least` and `most` bound the device's free memory if it is unknown: 0, and just
- * below the segment that would have served the request. If less than half of the request was free inside the allocator,
- * the cause is capacity all the same. */
+/* Checks the causes in this order. A limit: the device had room for the segment, or an expandable one may not be as
+ * large. Fragmentation: the free bytes of all streams and pools, with the device's, cover the request. A leak.
+ * Fragmentation: a setting would fit the request. Another process. Capacity. `least` and `most` bound the device's free
+ * memory if it is unknown: 0, and just below the segment that would have served the request. If less than half of the
+ * request was free inside the allocator, the cause is capacity all the same. */
 static enum mp_status find_cause(const struct mp_model *model, const struct mp_torch_history *history,
                                  struct mp_frag *frag, struct mp_error *error)
 {

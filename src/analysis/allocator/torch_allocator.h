@@ -48,7 +48,7 @@ struct mp_torch_event {
     uint8_t action;       /* enum mp_torch_action: as in PyTorch's own trace */
 };
 
-/* What the allocator calls. NULL functions: the model's own device, and no listener. */
+/* Functions that the allocator calls. NULL functions: the model's own device, and no listener. */
 struct mp_torch_hooks {
     void *context;
     /* cudaMalloc(): false if the device has no room. */
@@ -138,7 +138,7 @@ void mp_torch_pool_set(struct mp_torch_allocator *allocator, uint32_t pool, unsi
 void mp_torch_pool_begin(struct mp_torch_allocator *allocator, uint32_t pool, uint64_t stream);
 void mp_torch_pool_end(struct mp_torch_allocator *allocator, uint32_t pool);
 void mp_torch_pool_release(struct mp_torch_allocator *allocator, uint32_t pool);
-/* What deleting a MemPool does: returns the free memory of a pool without users to the driver. */
+/* Does what deleting a MemPool does: returns the free memory of a pool without users to the driver. */
 void mp_torch_empty_pool(struct mp_torch_allocator *allocator, uint32_t pool);
 
 /*

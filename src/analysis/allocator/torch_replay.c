@@ -399,9 +399,9 @@ static void complete_late(struct mp_torch_player *p)
     }
 }
 
-/* What may have happened if a recording returns segments and then allocates a block, or fails to. Frees waiting for
- * streams were completed before the request. Or the request found no memory, and itself waited for all streams. Or the
- * program emptied the cache before. */
+/* Possible causes if a recording returns segments and then allocates a block, or fails to. Frees waiting for streams
+ * were completed before the request. Or the request found no memory, and itself waited for all streams. Or the program
+ * emptied the cache before. */
 enum course { COURSE_REQUEST, COURSE_WAITING, COURSE_EMPTIED, COURSES };
 
 static enum mp_torch_result take_course(struct mp_torch_player *p, const struct mp_torch_step *step, enum course course,

@@ -259,8 +259,8 @@ static bool lives_during_forward(const struct mp_model *model, const struct life
     return false;
 }
 
-/* Blocks made between phases. Those that the next forward uses are its input; those made after forward that live until
- * backward belong to the loss. `aside`: on a thread that takes no turns, so at any time. */
+/* Blocks made between phases. A block that the next forward uses is its input. A block made after forward that lives
+ * until backward belongs to the loss. `aside`: on a thread that takes no turns, so at any time. */
 static enum mp_category of_outside(const struct mp_model *model, const struct life *life, uint32_t block, bool aside)
 {
     unsigned before = 1u << MP_PHASE_OUTSIDE | 1u << MP_PHASE_BOUNDARY | 1u << MP_PHASE_OPTIMIZER;
@@ -310,8 +310,8 @@ static enum mp_category by_turns(const struct mp_categories *categories, uint32_
     }
 }
 
-/* True if a stack's blocks from before the first round are input. In few rounds, other blocks live like input. So the
- * stack must also make input in later rounds. */
+/* True if a stack's blocks from before the first round are input. In few rounds, other blocks live like input. The
+ * stack must therefore also make input in later rounds. */
 enum feeding { FEEDING_UNASKED, FEEDING_ASKED, FEEDING_SURE };
 
 static enum mp_category by_life(const struct mp_categories *categories, uint32_t block)

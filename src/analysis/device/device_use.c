@@ -9,7 +9,7 @@
 #include "model/stack.h"
 #include "model/track.h"
 
-/* What a track says about its device's memory. */
+/* The meaning of a track's bytes for its device's memory. */
 enum device_role {
     MP_DEVICE_ROLE_NONE,
     MP_DEVICE_ROLE_BLOCKS,   /* physical memory, block by block */

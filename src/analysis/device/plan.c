@@ -35,7 +35,7 @@ const char *mp_plan_use_text(enum mp_plan_use use)
     return texts[use];
 }
 
-/* What PyTorch's functions do with a value that they read. The innermost function counts. */
+/* How PyTorch's functions use a value that they read. The innermost function counts. */
 static const struct {
     const char *part;
     enum mp_plan_use use;

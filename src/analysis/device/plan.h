@@ -1,6 +1,6 @@
 /*
- * What a recording by `memprof plan` says about itself: the imitated device, values that were read back without being
- * computed, and estimated memory outside of PyTorch. Pure; the result is the caller's.
+ * The facts that a recording by `memprof plan` has about itself: the imitated device, values that were read back
+ * without being computed, and estimated memory outside of PyTorch. Pure; the result is the caller's.
  */
 #ifndef MP_ANALYSIS_PLAN_H
 #define MP_ANALYSIS_PLAN_H
@@ -8,7 +8,7 @@
 #include "base/vec.h"
 #include "model/model.h"
 
-/* What a value that was read back may have changed in the plan. */
+/* The possible effect of a value that was read back on the plan. */
 enum mp_plan_use {
     MP_PLAN_VALUE, /* a value for the program: .item(), .cpu(), a copy */
     MP_PLAN_WAY,   /* a truth value: a condition took one branch */
@@ -49,7 +49,7 @@ void mp_plan_free(struct mp_plan *plan);
 bool mp_plan_kernels_known(const struct mp_plan *plan);
 /* "size", "way", "value" */
 const char *mp_plan_use_name(enum mp_plan_use use);
-/* What such a value does, for people: "decides how much there is" */
+/* The effect in words, for people: "decides how much there is" */
 const char *mp_plan_use_text(enum mp_plan_use use);
 
 #endif

@@ -46,7 +46,7 @@ const struct mp_holders_site *mp_holders_of(const struct mp_holders *holders, ui
 /* True if every growing container on the path has a bound. Sets the entries at the look and the bound.
  */
 bool mp_holder_is_bounded(const struct mp_holder *holder, uint64_t *entries, uint64_t *most);
-/* What a look found about the further use of the variable at the begin of a path. Blocks of a variable that is not read
+/* The further use of the variable at the begin of a path, as a look found it. Blocks of a variable that is not read
  * again may be freed sooner. `line`: the line of its function after which it is not read; 0: unknown. */
 enum mp_holder_use {
     MP_HOLDER_READ,

@@ -55,7 +55,7 @@ void mp_job_curves_by_time(struct mp_job *job, uint32_t process, const struct mp
                            const unsigned char *wanted);
 void mp_job_curve_by_step(struct mp_job *job, uint32_t process, uint32_t track, const struct mp_step_report *steps);
 
-/* What the process of a recording was in its job. Pure. */
+/* The role of a recording's process in its job. Pure. */
 
 struct mp_job_member {
     uint32_t rank, local_rank, world_size, node, parent; /* MP_NONE: unknown */

@@ -4,9 +4,9 @@
  * Some blocks stay without being growth: the first step's gradients and optimizer state, or a copy of the best weights.
  * The rule therefore sums each site's staying blocks by the step of their birth. These sums are the site's amounts. A
  * site grows if it has more than FEW_STEPS of them, LATE_MIN in the later half. An amount is exceptional if it is at
- * least twice as large as all but FEW_STEPS other amounts. Such an amount counts as the median. The rate is the sum of
- * all amounts but the last step's, divided by the steps from the first amount to the last. If no site grows, all
- * amounts count.
+ * least twice as large as all but FEW_STEPS other amounts. It then counts as the median. The rate is the sum of all
+ * amounts but the last step's, divided by the steps from the first amount to the last. If no site grows, all amounts
+ * count.
  *
  * For instance a site keeps 1000 bytes in each of the steps 0 to 60, and in step 0 it also makes 24 gradients of 1000
  * bytes. Its amounts are 25 000, 1000, 1000, ... and all but three are at most 1000: the first is exceptional and

@@ -164,7 +164,7 @@ static bool is_growth_general(const struct mp_model *model, const struct mp_step
 #define CERTAIN_Z      5.0        /* one chance in three million */
 #define WORTH_BYTES    (1u << 20) /* smaller blocks that are retained once are not reported */
 
-/* What the judgement of one track needs. */
+/* Context for the judgement of one track. */
 struct judge {
     const struct mp_model *model;
     const struct mp_leaks_query *query;
@@ -220,8 +220,8 @@ static void put_lasting_first(const struct mp_map *later, struct mp_leaks *leaks
     free(others);
 }
 
-/* Without steps, one step's blocks may be born in many parts of a recording, and end soon after. So a growing site must
- * still hold its blocks at the last allocation. */
+/* Without steps, one step's blocks may be born in many parts of a recording, and end soon after. A growing site must
+ * therefore still hold its blocks at the last allocation. */
 static void find_lasting(const struct mp_model *model, const struct mp_leaks_query *query, const struct mp_steps *steps,
                          struct mp_leaks *leaks)
 {

@@ -27,8 +27,8 @@ struct mp_leaks_query {
     struct mp_suppressions *suppressions; /* NULL: none; counts their uses */
 };
 
-/* What kind of leak the evidence shows; names in mp_leak_class_name(). The last three classes are reported, but are no
- * leak. */
+/* The kind of leak that the evidence shows; names in mp_leak_class_name(). The last three classes are reported, but are
+ * no leak. */
 enum mp_leak_class {
     MP_LEAK_RETENTION,   /* the program's own objects hold tensors */
     MP_LEAK_NATIVE,      /* allocated without Python frames */

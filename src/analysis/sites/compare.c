@@ -59,7 +59,7 @@ static void find_allocated(const struct mp_model *model, const struct mp_profile
     }
 }
 
-/* The groups of one recording, as in every other table. */
+/* The groups of one recording, as in all other tables. */
 static void find_groups(const struct mp_compare_query *query, int side, struct mp_sites *sites)
 {
     const struct mp_model *model = query->models[side];
@@ -94,7 +94,7 @@ static const char *common_part(enum mp_group_by by, const char *name, size_t *le
     return name;
 }
 
-/* Row N is the group of string N; row 0, of the empty string, stands for blocks without a group. */
+/* Row N is the group of string N. Row 0, of the empty string, is for blocks without a group. */
 static void add_group(struct mp_compare *compare, int side, enum mp_group_by by, const struct mp_sites *sites,
                       const struct mp_site *site)
 {

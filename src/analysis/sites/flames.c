@@ -56,8 +56,8 @@ static void add_values(struct mp_flames *flames, enum mp_flame_side side, uint32
     flames->sums[side].blocks += sample->values[sense].blocks;
 }
 
-/* Leaves out the interpreter's own frames: the same call of one line goes another way through it once Python has
- * specialised its instructions. Its shared object is that of whatever calls a Python frame. */
+/* Drops the interpreter's own frames: their path changes for the same line once Python has specialised its
+ * instructions. The interpreter's shared object is the one that calls a Python frame. */
 static void drop_interpreter(struct mp_stack_lines *lines)
 {
     const char *interpreter = NULL;

@@ -1,6 +1,6 @@
 /*
- * Stacks of one recording, or of two, as frames that are equal as a person sees them. Function and, for Python, file
- * name and line count; addresses and folders do not. Pure; the result is the caller's.
+ * Stacks of one recording or two, as frames that are equal if a person reads them as the same. The function counts, and
+ * for Python the file name and line; addresses and folders do not. Pure; the result is the caller's.
  */
 #ifndef MP_ANALYSIS_FLAMES_H
 #define MP_ANALYSIS_FLAMES_H
@@ -19,30 +19,29 @@ struct mp_flame_frame {
 
 struct mp_flame {
     struct mp_profile_value values[MP_SIDES];
-    uint32_t stacks[MP_SIDES]; /* in the side's recording, one of the stacks summed up here; MP_NONE: none */
+    uint32_t stacks[MP_SIDES]; /* a stack in the side's recording, one of those summed up here; MP_NONE: none */
 };
 
 struct mp_moved;
 
 struct mp_flames {
-    /* Lines of MP_BEFORE with their lines in MP_AFTER (moved.h); then the interpreter's own frames do not count either.
+    /* Lines of MP_BEFORE with their lines in MP_AFTER (moved.h). If set, the interpreter's own frames do not count.
      * NULL: none. */
     const struct mp_moved *moved;
     struct mp_intern texts;
-    struct mp_intern labels;              /* mp_frame_label(): frame N + 1 */
-    MP_VEC(struct mp_flame_frame) frames; /* with places from the first stack that has it */
-    struct mp_intern paths;               /* frame numbers (uint32_t), outermost first: of flame N + 1 */
+    struct mp_intern labels;              /* mp_frame_label(); number N is of frame N - 1 */
+    MP_VEC(struct mp_flame_frame) frames; /* each with its file and line from the first stack that has it */
+    struct mp_intern paths;               /* frame numbers (uint32_t) of flame N - 1, outermost first */
     MP_VEC(struct mp_flame) flames;
     struct mp_profile_value sums[MP_SIDES];
 };
 
-/* The flame of a stack, added where new. `base`: for an empty stack, whether the block was live before the
- * recording. */
+/* The flame of a stack, added if new. `base`: for an empty stack, true if the block was live before the recording. */
 void mp_flames_find(struct mp_flames *flames, const struct mp_stack_lines *lines, bool base, uint32_t *flame);
 /* Adds the profile of a recording to one side. Zero-initialised flames are empty. */
 void mp_flames_add(struct mp_flames *flames, enum mp_flame_side side, const struct mp_model *model,
                    const struct mp_profile *profile, enum mp_profile_of sense);
-/* The frames of a flame, outermost first: *count of them, valid until the next addition. Not aligned: use
+/* The frames of a flame, outermost first. *count: their number. Valid until the next addition. Not aligned: use
  * mp_flames_frame(). */
 const char *mp_flames_path(const struct mp_flames *flames, size_t flame, size_t *count);
 static inline uint32_t mp_flames_frame(const char *path, size_t at)

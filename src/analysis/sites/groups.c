@@ -100,7 +100,7 @@ static void append_frames(struct mp_buffer *text, const struct mp_stack_lines *l
     }
 }
 
-/* Takes in the name that `text` holds; an empty one is not known. */
+/* Adds the name in `text`; an empty name is unknown. */
 static uint32_t take_name(struct mp_groups *groups)
 {
     struct mp_buffer *text = &groups->text;
@@ -132,7 +132,7 @@ static void name_thread(struct mp_groups *groups, uint32_t block)
     uint32_t thread = born == MP_NONE ? MP_NONE : model->events.thread[born];
     if (thread >= model->threads.count) return;
     const struct mp_thread_info *info = &model->threads.at[thread];
-    if (!info->tid) return; /* of a file that does not say */
+    if (!info->tid) return; /* the file does not say it */
     if (info->name) mp_buffer_printf(&groups->text, "%s ", mp_model_text(model, info->name));
     mp_buffer_printf(&groups->text, "%u", info->tid);
 }

@@ -1,6 +1,6 @@
 /*
- * The grouping of a table's rows (--group), and the name of the group that a block belongs to. Groups by frames,
- * function, file and library are those of its stack; the others are of the block itself. Pure.
+ * The groups of a table's rows (--group), and the name of a block's group. Groups by frames, function, file and library
+ * come from the block's stack, the others from the block itself. Pure.
  */
 #ifndef MP_ANALYSIS_GROUPS_H
 #define MP_ANALYSIS_GROUPS_H
@@ -13,15 +13,16 @@
 #include "model/stack.h"
 
 enum mp_group_by {
-    MP_GROUP_STACK,    /* sites as defined: one whole stack each */
-    MP_GROUP_FRAMES,   /* the innermost `frames` lines that the user reads: Python's where there are any, else native */
+    MP_GROUP_STACK,    /* sites: one whole stack each */
+    MP_GROUP_FRAMES,   /* the innermost `frames` lines that the user reads: Python's if there are any, else native
+                        * ones */
     MP_GROUP_FUNCTION, /* function of the headline (mp_stack_headline) */
     MP_GROUP_FILE,     /* file of the headline */
-    MP_GROUP_LIBRARY,  /* shared object of the innermost native frame that is not an allocator's */
-    MP_GROUP_REGION,   /* the innermost region at its birth */
+    MP_GROUP_LIBRARY,  /* shared object of the innermost native frame outside of allocators */
+    MP_GROUP_REGION,   /* the innermost region at the block's birth */
     MP_GROUP_SIZE,     /* its size at that moment, in bytes */
     MP_GROUP_THREAD,   /* that allocated it: "python3 4711" */
-    MP_GROUP_STREAM,   /* PyTorch's number of it */
+    MP_GROUP_STREAM,   /* PyTorch's number */
     MP_GROUP_POOL,     /* "default", PyTorch's pair of numbers "(0, 1)", or the name of an application's pool */
     MP_GROUP_MODULE,   /* the path of the module that was running, or whose backward was */
     MP_GROUP_METADATA, /* a text about the block (site_shares.h) */
@@ -35,7 +36,7 @@ struct mp_grouping {
     enum mp_group_by by;
     unsigned frames; /* MP_GROUP_FRAMES */
     enum mp_sort_by sort;
-    /* MP_GROUP_CATEGORY: made before, or NULL: to be made, with the user's rules (NULL: none) */
+    /* MP_GROUP_CATEGORY: made before; or NULL, and made with the user's rules (NULL: none) */
     const struct mp_categories *categories;
     const struct mp_rules *rules;
 };
@@ -44,12 +45,12 @@ struct mp_grouping {
 enum mp_status mp_group_parse(const char *text, struct mp_grouping *grouping, struct mp_error *error);
 /* "bytes", "blocks", "peak" (at the peak the same as bytes), "growth" */
 enum mp_status mp_sort_parse(const char *text, struct mp_grouping *grouping, struct mp_error *error);
-/* The word of --group; "stack" also for stack:N. */
+/* The word for --group; "stack" also for stack:N. */
 const char *mp_group_name(enum mp_group_by by);
 /* True if all blocks of one stack are in one group. */
 bool mp_group_is_of_stack(enum mp_group_by by);
 
-/* Context for finding groups; names go into `names`, which outlives it. */
+/* Context for finding groups. Names go into `names`, which must outlive it. */
 struct mp_groups {
     const struct mp_model *model;
     const struct mp_grouping *grouping;
@@ -60,15 +61,15 @@ struct mp_groups {
     uint32_t *regions;
     struct mp_placements placements;
     const struct mp_categories *categories;
-    struct mp_categories *made; /* the same where they were made here */
-    bool guessed;               /* the category of the last block that was asked for is a guess */
+    struct mp_categories *made; /* the same, if made here */
+    bool guessed;               /* the last block's category is a guess */
     size_t root;                /* mp_module_root() */
 };
 
-/* For blocks as they are after `moment` events. */
+/* For blocks as of `moment` events. */
 void mp_groups_open(const struct mp_model *model, const struct mp_grouping *grouping, uint32_t moment,
                     struct mp_intern *names, struct mp_groups *groups);
-/* The string id in `names` of a stack's group or of a block's, as the grouping is; MP_NONE where it is not known. */
+/* The string id in `names` of the group of a stack or block; MP_NONE: unknown. */
 uint32_t mp_groups_of_stack(struct mp_groups *groups, uint32_t stack);
 uint32_t mp_groups_of_block(struct mp_groups *groups, uint32_t block, uint64_t bytes);
 void mp_groups_close(struct mp_groups *groups);

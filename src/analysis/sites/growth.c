@@ -16,19 +16,19 @@ uint32_t mp_birth_period(const struct mp_model *model, const struct mp_steps *st
     return (uint32_t)((model->events.time_ns[event] - first) / part) + 1;
 }
 
-/* One site's blocks of one period: at which moments some of them lived. Blocks come in order of birth, so a site's
- * periods only rise, and only its present one needs to be kept. */
+/* One site's blocks of one period, and the moments at which some of them live. Blocks come in order of birth, so a
+ * site's periods only rise, and only its current period is kept. */
 struct site {
     uint32_t period;
-    int from, to;                 /* of the present period: moments [from, to) */
-    uint32_t change[MOMENTS + 2]; /* of earlier ones: how many more periods live at a moment than at the one before;
+    int from, to;                 /* moments of the current period: [from, to) */
+    uint32_t change[MOMENTS + 2]; /* of earlier periods: how many more of them live at a moment than at the one before;
                                    * modulo 2^32, as is their sum */
 };
 
 struct search {
     const struct mp_model *model;
-    uint32_t first, last, spacing; /* moment k is first + k * spacing; number MOMENTS is last */
-    struct mp_map index;           /* track and stack to site */
+    uint32_t first, last, spacing; /* moment k is first + k * spacing; moment MOMENTS is `last` */
+    struct mp_map index;           /* track and stack, to site */
     MP_VEC(struct site) sites;
 };
 
@@ -45,7 +45,7 @@ static uint32_t moment_of(const struct search *search, int number)
     return number == MOMENTS ? search->last : search->first + (uint32_t)(number + 1) * search->spacing;
 }
 
-/* The number of the first moment after an event; MOMENTS + 1 where there is none. */
+/* The first moment after an event; MOMENTS + 1: none. */
 static int first_after(const struct search *search, uint32_t event)
 {
     if (event >= search->last) return MOMENTS + 1;
@@ -54,7 +54,7 @@ static int first_after(const struct search *search, uint32_t event)
     return number < MOMENTS ? (int)number : MOMENTS;
 }
 
-/* Takes a block that lives at the moments [from, to). */
+/* Adds a block that lives at the moments [from, to). */
 static void meet_block(struct search *search, const struct mp_steps *steps, uint32_t block, int from, int to)
 {
     const struct mp_model_blocks *blocks = &search->model->blocks;
@@ -104,13 +104,13 @@ void mp_growth_moment(const struct mp_model *model, uint16_t track, const struct
     *moment = window->last;
     if (!search.spacing) return;
     unsigned char *meant = mp_tracks_meant(model, track);
-    int next = 0; /* the first moment after the birth of the present block */
+    int next = 0; /* the first moment after the current block's birth */
     for (uint32_t block = 0; block < blocks->count; block++) {
         if (blocks->alloc_event[block] == MP_NONE) continue;
         while (next <= MOMENTS && moment_of(&search, next) <= blocks->alloc_event[block])
             next++;
         if (next > MOMENTS) break;
-        if (blocks->free_event[block] < moment_of(&search, next)) continue; /* as for most blocks */
+        if (blocks->free_event[block] < moment_of(&search, next)) continue; /* true for most blocks */
         if (!meant[blocks->track[block]]) continue;
         if (filter && !mp_filter_picks(filter, block)) continue;
         meet_block(&search, steps, block, next, first_after(&search, blocks->free_event[block]));

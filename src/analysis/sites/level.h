@@ -1,4 +1,4 @@
-/* Allocated bytes of one track, event by event. Inline: the inner loop of every analysis over time. */
+/* The allocated bytes of one track, event by event. Inline: the inner loop of every analysis over time. */
 #ifndef MP_ANALYSIS_LEVEL_H
 #define MP_ANALYSIS_LEVEL_H
 
@@ -9,7 +9,7 @@ struct mp_level {
     uint64_t allocated, freed; /* bytes so far; a resize counts by its difference */
 };
 
-/* At the start: the base. */
+/* The level before the first event: the base. */
 static inline struct mp_level mp_level_start(const struct mp_model *model, uint16_t track)
 {
     struct mp_level level = {.bytes = model->sums.at[track].base_bytes};
@@ -23,7 +23,7 @@ static inline uint64_t mp_level_known_(uint64_t bytes)
     return bytes == MP_BYTES_UNKNOWN ? 0 : bytes;
 }
 
-/* Applies an event; true where it was one of the track's blocks. */
+/* Applies an event; true if it is about a block of the track. */
 static inline bool mp_level_apply(struct mp_level *level, const struct mp_model *model, uint16_t track, uint32_t event)
 {
     unsigned type = model->events.type[event];

@@ -7,7 +7,7 @@
 #include "model/track.h"
 
 struct mp_live_block {
-    uint64_t bytes; /* at that moment; MP_BYTES_UNKNOWN where unknown */
+    uint64_t bytes; /* at that moment; MP_BYTES_UNKNOWN: unknown */
     uint32_t block;
 };
 
@@ -17,8 +17,8 @@ struct mp_live_blocks {
     uint32_t moment;
 };
 
-/* Blocks of `track` (MP_TRACK_NONE: of all, as mp_tracks_meant() has it) that `filter` picks and that live after
- * `moment` events. */
+/* Blocks of `track` that `filter` picks and that live after `moment` events. MP_TRACK_NONE: all tracks of
+ * mp_tracks_meant(). */
 void mp_live_blocks_at(const struct mp_model *model, uint16_t track, uint32_t moment, const struct mp_filter *filter,
                        struct mp_live_blocks *live);
 void mp_live_blocks_free(struct mp_live_blocks *live);

@@ -8,15 +8,17 @@
 #include "base/map.h"
 #include "base/memory.h"
 
-#define LINES_MAX 500 /* of a function; longer ones are matched by order alone, as far as both have lines */
+#define LINES_MAX                                                                                                      \
+    500 /* lines of a function; a longer one is matched by order alone, as far as both sides have lines                \
+         */
 #define PAIR      1024
-#define SAME_PAIR (1u << 20) /* above LINES_MAX others; LINES_MAX of it are still below 2^32 */
+#define SAME_PAIR (1u << 20) /* above the worth of LINES_MAX other pairs; LINES_MAX such pairs are still below 2^32 */
 
-/* A line that allocates, directly or in its callees. */
+/* A line that allocates, itself or in its callees. */
 struct line {
     uint32_t function; /* number */
     uint32_t line;
-    /* Two bits for each function that it calls, by name: one in each, so that few sets of calls look the same. */
+    /* Two bits for each called function, by its name: one in each word, so that few sets of calls look the same. */
     uint64_t calls[2];
 };
 
@@ -85,16 +87,16 @@ static void list_lines(struct side *side, struct mp_intern *functions)
     side->lines.count = kept;
 }
 
-/* One function's lines on both sides, and for each earlier one the later one that it became (+ 1; 0: none). */
+/* One function's lines on both sides, and for each earlier line its later one (+ 1; 0: none). */
 struct match {
     const struct line *before, *after;
     size_t befores, afters;
     uint32_t *with;
 };
 
-/* The worth of a pair of lines. A pair with the same calls outweighs any number of others; then likeness counts, then
- * that a line did not move. Two versions of an edited line count as the same line if they share at least half of their
- * calls. Two lines that call nothing show nothing. */
+/* The worth of pairing two lines. A pair with the same calls outweighs any number of other pairs. Then similar calls
+ * count, then an unmoved line. Two versions of an edited line count as the same line if they share at least half of
+ * their calls. Lines without calls show nothing. */
 static uint32_t worth(const struct match *match, size_t i, size_t k)
 {
     const uint64_t *before = match->before[i].calls, *after = match->after[k].calls;
@@ -108,7 +110,7 @@ static uint32_t worth(const struct match *match, size_t i, size_t k)
     return alike + (match->before[i].line == match->after[k].line);
 }
 
-/* Finds the sequence of pairs of lines that call the most alike; of several the one in which most did not move. */
+/* Finds the sequence of pairs whose calls are most alike; of several, the one with most unmoved lines. */
 static void match_calls(struct match *match)
 {
     size_t wide = match->afters + 1;
@@ -132,7 +134,7 @@ static void match_calls(struct match *match)
     free(best);
 }
 
-/* Between two matched lines, equally many lines on both sides are matched in order. */
+/* Between two matched lines, matches the others in order if both sides have equally many. */
 static void match_rest(struct match *match)
 {
     for (size_t i = 0, k = 0; i < match->befores;) {

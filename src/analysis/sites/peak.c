@@ -45,7 +45,7 @@ void mp_peak_locate(const struct mp_model *model, uint16_t track, const struct m
         find_in_window(model, window, peak);
 }
 
-/* The error of all blocks of the track, with or without the filter. */
+/* The error of all the track's blocks, with or without the filter. */
 static void find_error(const struct mp_model *model, struct mp_peak *peak)
 {
     uint64_t mean = mp_model_sample_of(model, peak->track);
@@ -59,7 +59,7 @@ static void find_error(const struct mp_model *model, struct mp_peak *peak)
     mp_live_blocks_free(&live);
 }
 
-/* A graph ends at one place, at once: that of its largest block. */
+/* A graph is freed at one site and time: where its largest block is freed. */
 static void find_previous(const struct mp_model *model, const struct mp_live_blocks *live,
                           const struct mp_categories *categories, struct mp_peak_previous *previous)
 {

@@ -8,7 +8,7 @@
 #include "base/map.h"
 #include "base/memory.h"
 
-/* Calls that allocate belong to the alloc events of their track, in order. */
+/* The trace's allocating calls belong to the track's alloc events, in order. */
 static void place_traced(const struct mp_model *model, uint16_t track, struct mp_placements *placements)
 {
     const struct mp_model_events *events = &model->events;
@@ -25,7 +25,7 @@ static void place_traced(const struct mp_model *model, uint16_t track, struct mp
     }
 }
 
-/* Blocks that are live at the end, and whose birth is not in the trace, lie in the segments of the end. */
+/* Blocks that live at the end, but were not born in the trace, are in the segments at the end. */
 static void place_held(const struct mp_model *model, struct mp_placements *placements)
 {
     const struct mp_model_blocks *blocks = &model->blocks;
@@ -41,7 +41,7 @@ static void place_held(const struct mp_model *model, struct mp_placements *place
     free(sorted);
 }
 
-/* Where the track's sizes are the requested ones. */
+/* For tracks whose sizes are the requested ones. */
 static void place_requested(const struct mp_model *model, struct mp_placements *placements)
 {
     const struct mp_model_blocks *blocks = &model->blocks;
@@ -60,7 +60,7 @@ static void place_known(const struct mp_model *model, struct mp_placements *plac
     }
 }
 
-/* The common request of all known blocks of one size and site: MP_PLACE_UNKNOWN where they differ. */
+/* The common request of all known blocks of one size and site. MP_PLACE_UNKNOWN: they differ. */
 struct usual {
     uint64_t requested, stream, pool;
     uint32_t known;

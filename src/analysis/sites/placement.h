@@ -1,7 +1,7 @@
 /*
- * Requests to PyTorch's caching allocator, block by block, with stream and pool, where the recording has its history or
- * segments. A history may lack blocks; such a block gets the request of the others of the same site, module and size,
- * where they all agree. Pure; the result is the caller's.
+ * Requests to PyTorch's caching allocator, block by block, with stream and pool, if the recording has its history or
+ * segments. A history may lack blocks. It then gets the request of the other blocks of its site, module and size, if
+ * these agree. Pure; the result is the caller's.
  */
 #ifndef MP_ANALYSIS_PLACEMENT_H
 #define MP_ANALYSIS_PLACEMENT_H
@@ -10,11 +10,11 @@
 
 #define MP_PLACE_UNKNOWN UINT64_MAX
 
-/* Columns are NULL where nothing is known of any block: use mp_placed(). */
+/* A column is NULL if nothing is known for any block: use mp_placed(). */
 struct mp_placements {
     uint64_t *stream, *pool; /* by block: as in struct mp_segment; MP_PLACE_UNKNOWN */
     uint64_t *requested;     /* by block; MP_PLACE_UNKNOWN */
-    bool *usual;             /* by block: taken from the others of its site */
+    bool *usual;             /* by block: taken from other blocks of its site */
 };
 
 static inline uint64_t mp_placed(const uint64_t *column, uint32_t block)
@@ -29,13 +29,13 @@ static inline bool mp_placed_as_usual(const struct mp_placements *placements, ui
 void mp_placements_find(const struct mp_model *model, struct mp_placements *placements);
 void mp_placements_free(struct mp_placements *placements);
 
-/* The requests for a track's blocks that live at a moment (a number of events), and how far they are known. All 0 where
- * the recording has no history of the track's allocator. */
+/* The requests for a track's blocks that live at a moment (a number of events), and how many are known. All 0: the
+ * recording has no history of the track's allocator. */
 struct mp_rounding {
     uint64_t bytes;           /* of all blocks */
-    uint64_t known_bytes;     /* of those whose request is known; */
-    uint64_t usual_bytes;     /* of these, where it was taken from the site's others */
-    uint64_t requested_bytes; /* the requests of the known ones */
+    uint64_t known_bytes;     /* bytes of blocks with a known request */
+    uint64_t usual_bytes;     /* the part of these known from other blocks of the site */
+    uint64_t requested_bytes; /* the requests for these */
 };
 static inline bool mp_rounding_is_whole(const struct mp_rounding *rounding)
 {

@@ -69,7 +69,7 @@ static void add_block(struct maker *maker, uint32_t block)
     }
 }
 
-/* Adds a peak before the first event: sites, without steps and regions. */
+/* Adds a peak from before the first event: only sites, without steps and regions. */
 static void add_past(struct maker *maker)
 {
     const struct mp_model *model = maker->model;

@@ -11,7 +11,7 @@ struct share {
 
 struct shares {
     MP_VEC(struct share) at;
-    struct mp_map index; /* share's site and number of its thing to index in `at` */
+    struct mp_map index; /* (site, stack or text) of a share, to its index in `at` */
     struct mp_map things;
 };
 

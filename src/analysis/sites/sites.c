@@ -8,11 +8,11 @@
 #include "base/sampling.h"
 #include "model/module_path.h"
 
-/* Which modules of a network the blocks of each site belong to, as patterns ("blocks.*.attn"). Pure. */
+/* The modules of a network that a site's blocks belong to, as patterns ("blocks.*.attn"). Pure. */
 
-#define PATTERNS_MAX 16 /* of one site; what fits none of them is left out */
+#define PATTERNS_MAX 16 /* for one site; modules that fit none of them are left out */
 
-/* The bytes of a site's blocks that one module allocated. */
+/* The bytes that one module allocated at a site. */
 struct share {
     uint32_t site, module;
     uint64_t bytes;
@@ -55,7 +55,7 @@ static int patterns_by_bytes(const void *left, const void *right)
     return a->bytes > b->bytes ? -1 : a->bytes < b->bytes;
 }
 
-/* Adds a module's path to a pattern that it fits, or makes a new pattern. */
+/* Adds a module's path to a pattern that fits it, or makes a new pattern. */
 static void add_path(struct pattern patterns[PATTERNS_MAX], size_t *count, const char *path, uint64_t bytes)
 {
     size_t at = 0;
@@ -69,7 +69,7 @@ static void add_path(struct pattern patterns[PATTERNS_MAX], size_t *count, const
     patterns[at].bytes += bytes;
 }
 
-/* The patterns of one site's shares, the heaviest first. */
+/* Adds the patterns of one site's shares, the heaviest first. */
 static void add_patterns(const struct mp_model *model, size_t root, const struct share *shares, size_t count,
                          struct mp_sites *sites)
 {
@@ -90,7 +90,7 @@ static void add_patterns(const struct mp_model *model, size_t root, const struct
     }
 }
 
-/* Fills in the modules of each site. `site_of`: by index in live, the index of its site. */
+/* Fills the modules of each site. `site_of`: by index in `live`, the index of its site. */
 static void site_modules_find(const struct mp_model *model, const struct mp_live_blocks *live, const uint32_t *site_of,
                               struct mp_sites *sites)
 {
@@ -117,7 +117,7 @@ static uint64_t known(uint64_t bytes)
     return bytes == MP_BYTES_UNKNOWN ? 0 : bytes;
 }
 
-/* The key of a site while they are counted: for groups of blocks, the group, too. */
+/* The key of a site while sites are counted; groups by block add their group. */
 struct key {
     uint32_t stack, group;
     uint32_t track;
@@ -129,9 +129,9 @@ struct counting {
     struct mp_sites *sites;
     struct mp_groups groups;
     bool wants_modules, wants_frees, wants_metadata;
-    struct mp_intern keys;        /* site N is of key N + 1 */
+    struct mp_intern keys;        /* site N has key N + 1 */
     MP_VEC(uint32_t) last_period; /* by site */
-    MP_VEC(uint32_t) site_of;     /* by index of the live blocks; empty where nobody asks for more of them */
+    MP_VEC(uint32_t) site_of;     /* by index of the live blocks; empty if nobody needs it */
 };
 
 static size_t site_of(struct counting *counting, const struct key *key)
@@ -155,8 +155,8 @@ static size_t find_site(struct counting *counting, const struct mp_live_block *l
     return site_of(counting, &key);
 }
 
-/* Blocks come in order of their numbers, which is the order of their births. A site's periods therefore never fall. A
- * period is new to the site if it differs from the site's last one. */
+/* Blocks come in the order of their numbers, which is the order of their births. A site's periods therefore never fall.
+ * A period is new to the site if it differs from the site's last one. */
 static void count_birth(struct counting *counting, size_t at, uint32_t born)
 {
     struct mp_site *site = &counting->sites->at[at];
@@ -186,7 +186,7 @@ static void count_block(struct counting *counting, const struct mp_live_block *l
     if (born != MP_NONE) count_birth(counting, at, born);
 }
 
-/* The past has sums and no blocks, so a group that depends on the block is unknown. */
+/* The past has only sums, so a group that depends on the block is unknown. */
 static void count_past(struct counting *counting, uint16_t track)
 {
     const struct mp_model *model = counting->model;
@@ -220,7 +220,7 @@ static void merge_site(struct mp_site *into, const struct mp_site *from, uint64_
     into->stack = from->stack;
 }
 
-/* Replaces the sites by one for each (track, group). */
+/* Replaces sites by one site for each (track, group). */
 static void merge_groups(struct counting *counting)
 {
     struct mp_sites *sites = counting->sites;
@@ -257,7 +257,7 @@ static int by_bytes(const void *left, const void *right)
     int order = compare(a->bytes, b->bytes);
     if (!order) order = compare(a->blocks, b->blocks);
     if (!order) order = compare(b->track, a->track);
-    if (!order) order = compare(b->stack, a->stack); /* the rest is the recording's order: the same every time */
+    if (!order) order = compare(b->stack, a->stack); /* the recording's order, so that the result is always the same */
     return order;
 }
 
@@ -282,7 +282,7 @@ void mp_sites_sort(struct mp_sites *sites, enum mp_sort_by sort)
     if (sites->count) qsort(sites->at, sites->count, sizeof *sites->at, orders[sort]);
 }
 
-/* `live` NULL: what lived at the track's peak in the past. */
+/* `live` NULL: blocks at the track's peak in the past. */
 static void make(const struct mp_model *model, const struct mp_live_blocks *live, uint16_t track,
                  const struct mp_steps *steps, const struct mp_grouping *grouping, struct mp_sites *sites)
 {

@@ -1,5 +1,5 @@
 /*
- * Live blocks grouped by site, or by what the user asked for, and sorted: the table in every report. Pure.
+ * Live blocks by site or by another group, sorted: the table in every report. Pure.
  */
 #ifndef MP_ANALYSIS_SITES_H
 #define MP_ANALYSIS_SITES_H
@@ -8,32 +8,33 @@
 #include "analysis/sites/live.h"
 #include "model/spans.h"
 
-/* Modules of a network, as a pattern of their paths ("blocks.*.attn"), and what their blocks of one site hold. */
+/* A pattern for the paths of a network's modules ("blocks.*.attn"), with what their blocks of one site hold. */
 struct mp_site_module {
     uint32_t pattern; /* string id in mp_sites.groups */
     uint64_t bytes;
 };
 
-/* The blocks of a site that have something in common: the stack that freed them, or a text about them. */
+/* Blocks of a site with something in common: the stack that freed them, or a text about them. */
 struct mp_site_share {
     uint64_t bytes, blocks;
-    uint32_t of;  /* stack; string id of the model */
-    uint8_t kind; /* enum mp_metadata_kind, of what was said */
+    uint32_t of;  /* stack, or string id of the model */
+    uint8_t kind; /* enum mp_metadata_kind of the text */
 };
 
 struct mp_site {
-    uint64_t bytes, blocks, unknown_blocks; /* bytes of the blocks whose size is known */
-    uint32_t stack;                         /* of the group's heaviest site */
+    uint64_t bytes, blocks, unknown_blocks; /* bytes: over the blocks of known size */
+    uint32_t stack;                         /* stack of the group's heaviest site */
     uint32_t group;         /* string id in mp_sites.groups; MP_NONE: unknown, or the grouping is by stack */
-    uint64_t guessed_bytes; /* of a category: those of which it is a guess (categories/guesses.h) */
-    double variance;        /* of bytes, where the blocks are a sample; NAN: not known */
+    uint64_t guessed_bytes; /* for a category: the bytes of guessed blocks (categories/guesses.h) */
+    double variance;        /* variance of bytes, if the blocks are a sample; NAN: unknown */
     uint16_t track;
-    uint32_t first_module, module_count;     /* in mp_sites.modules, the heaviest first; sites by stack only */
-    uint32_t first_free, free_count;         /* in mp_sites.frees, likewise: where its blocks were freed later */
-    uint32_t first_metadata, metadata_count; /* in mp_sites.metadata, likewise: what was said of its blocks */
-    /* How its live blocks came: distinct periods (see growth.h) in which they were born; blocks of the base count as
-     * none. A group has the most of any of its sites. */
-    uint32_t births, first_step, last_step; /* steps: 0 where there are none, or before the first */
+    uint32_t first_module, module_count;     /* indices into mp_sites.modules, the heaviest first; only for sites by
+                                              * stack */
+    uint32_t first_free, free_count;         /* likewise in mp_sites.frees: the stacks that freed its blocks later */
+    uint32_t first_metadata, metadata_count; /* likewise in mp_sites.metadata: the texts about its blocks */
+    /* The number of periods (see growth.h) in which its live blocks were born; blocks of the base count as none. A
+     * group has the highest number of its sites. */
+    uint32_t births, first_step, last_step; /* steps: 0 for none, or for before the first */
 };
 
 struct mp_sites {
@@ -42,16 +43,16 @@ struct mp_sites {
     struct mp_intern groups;
     MP_VEC(struct mp_site_module) modules;
     MP_VEC(struct mp_site_share) frees, metadata;
-    uint64_t bytes, blocks, unknown_blocks; /* of all sites; bytes are those that are known */
+    uint64_t bytes, blocks, unknown_blocks; /* sums over all sites; bytes: over blocks of known size */
 };
 
-/* The bytes of a site, MP_BYTES_UNKNOWN where no block of it has a known size. */
+/* The bytes of a site; MP_BYTES_UNKNOWN: no block has a known size. */
 static inline uint64_t mp_site_bytes(const struct mp_site *site)
 {
     return site->unknown_blocks == site->blocks ? MP_BYTES_UNKNOWN : site->bytes;
 }
 
-/* Sites of one track are never merged with another's. `steps` are the model's. */
+/* Sites of different tracks are never merged. `steps` must be the model's. */
 void mp_sites_make(const struct mp_model *model, const struct mp_live_blocks *live, const struct mp_steps *steps,
                    const struct mp_grouping *grouping, struct mp_sites *sites);
 /* Sites at the track's peak before the recording's first event (mp_model.past_sites). */
@@ -60,17 +61,17 @@ void mp_sites_of_past(const struct mp_model *model, uint16_t track, const struct
 void mp_sites_sort(struct mp_sites *sites, enum mp_sort_by sort);
 void mp_sites_free(struct mp_sites *sites);
 
-/* Common facts of each site's blocks: where they were freed, texts about them. Pure. */
+/* Common facts about a site's blocks: the stacks that freed them, texts about them. Pure. */
 
-/* Fill in mp_sites.frees or mp_sites.metadata and each site's share of them. `site_of`: by index in live, the index of
- * its site. */
+/* Fill mp_sites.frees or mp_sites.metadata, and each site's indices into them. `site_of`: by index in `live`, the index
+ * of its site. */
 void mp_site_frees_find(const struct mp_model *model, const struct mp_live_blocks *live, const uint32_t *site_of,
                         struct mp_sites *sites);
 void mp_site_metadata_find(const struct mp_model *model, const struct mp_live_blocks *live, const uint32_t *site_of,
                            struct mp_sites *sites);
 
-/* All that was said of a block, as a person reads it: "phase 1; retained by autograd; internal: mallocWithAddress".
- * Nothing where nothing was. */
+/* Writes all texts about a block for people: "phase 1; retained by autograd; internal: mallocWithAddress". Writes
+ * nothing if there are none. */
 void mp_metadata_text(const struct mp_model *model, uint32_t block, struct mp_buffer *out);
 
 #endif

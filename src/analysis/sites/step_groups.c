@@ -7,17 +7,17 @@
 #include "base/map.h"
 #include "base/memory.h"
 
-/* One pass over the events, with a level for each group; the levels are saved at the peak of each step. */
+/* One pass over the events with a level for each group. At each step's peak, the levels are saved. */
 struct sweep {
     const struct mp_model *model;
     const struct mp_step_report *report;
     struct mp_groups naming;
     struct mp_step_groups *groups;
-    uint32_t *column_of; /* by block: its column + 1, 0: not yet known */
+    uint32_t *column_of; /* by block: its column + 1, 0: not known yet */
     struct mp_map columns;
     MP_VEC(uint64_t) levels; /* by column */
-    MP_VEC(uint64_t) rows;   /* levels written down, one row after the other */
-    MP_VEC(size_t) row_ends; /* in rows: later ones have more columns */
+    MP_VEC(uint64_t) rows;   /* saved levels, one row after the other */
+    MP_VEC(size_t) row_ends; /* ends of the rows; later rows have more columns */
 };
 
 /* The column of a block. */
@@ -45,7 +45,7 @@ static void write_row(struct sweep *sweep)
     mp_vec_add(&sweep->row_ends, sweep->rows.count);
 }
 
-/* Writes the rows of the steps whose peak is after `moment` events. */
+/* Writes the rows of steps whose peak is after `moment` events. */
 static void write_due(struct sweep *sweep, uint32_t moment)
 {
     while (sweep->row_ends.count < sweep->report->steps.count &&
@@ -81,7 +81,7 @@ static int by_most(const void *left, const void *right)
     return a->column < b->column ? -1 : 1;
 }
 
-/* Rows of one width, and the groups in order. */
+/* Brings all rows to one width, and the groups into order. */
 static void finish(struct sweep *sweep)
 {
     struct mp_step_groups *groups = sweep->groups;

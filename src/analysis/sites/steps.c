@@ -9,13 +9,12 @@
 #include "model/steps_infer.h"
 
 /*
- * One sweep over the events serves all steps and regions, however they nest or cross on several threads. They begin and
- * end only at noted events, so the unit is the stretch between two noted events: only the level at its end and the
- * highest level in it count. A region's peak is the maximum over the stretches since it began: `maxima` keeps those
- * that are higher than everything after them, oldest first, so that the maximum since a moment is the first entry at or
- * after it. A free counts for every open region in which its block was born; it is booked once, on the youngest of
- * those. A region that closes sums the bookings of itself and of the younger ones that are still open, and hands its
- * own to the next older one.
+ * One pass over the events serves all steps and regions, however they nest or cross on several threads. Spans begin and
+ * end only at noted events, so a stretch between two of these is the unit: only its last and its highest level count. A
+ * region's peak is the maximum over the stretches since its begin. `maxima` has, oldest first, each maximum that no
+ * later one reaches. The maximum since a moment is then the first entry at or after it. A free counts in every open
+ * region in which its block was born, but is booked only once: on the youngest of these. A region that closes adds up
+ * its bookings and those of younger open regions, and passes its own to the next older region.
  */
 struct span {
     uint32_t name, first, end; /* string id; events [first, end) */
@@ -42,13 +41,13 @@ struct sweep {
     struct mp_level level;
     MP_VEC(struct span) spans;     /* by beginning */
     MP_VEC(uint32_t) by_end;       /* indices of spans */
-    size_t next_open, next_close;  /* in spans; in by_end */
+    size_t next_open, next_close;  /* indices into spans, and into by_end */
     MP_VEC(struct open_span) open; /* by beginning */
     MP_VEC(struct maximum) maxima;
-    struct mp_map rows;         /* name + 1 to index in report->regions */
+    struct mp_map rows;         /* name + 1, to index in report->regions */
     MP_VEC(struct peaks) peaks; /* beside report->regions */
     struct mp_steps steps;
-    bool steps_over; /* the last one has ended, but the events go on */
+    bool steps_over; /* the last step has ended, but the events go on */
     const struct mp_window *window;
 };
 
@@ -107,7 +106,7 @@ static void note_maximum(struct sweep *sweep, uint32_t moment, uint64_t bytes)
 static uint64_t peak_since(const struct sweep *sweep, uint32_t moment)
 {
     size_t before = MP_COUNT_BEFORE(sweep->maxima.count, i, sweep->maxima.at[i].moment < moment);
-    return sweep->maxima.at[before].bytes; /* exists, since a stretch follows every beginning */
+    return sweep->maxima.at[before].bytes; /* exists, since a stretch follows every begin */
 }
 
 /* The number of open regions that begin at or before an event. */
@@ -177,7 +176,7 @@ static void open_due(struct sweep *sweep, uint32_t event)
     mp_vec_add(&sweep->open, open);
 }
 
-/* Ends the open step; until now `allocated` and `freed` of its row hold the negative amounts from before it. */
+/* Ends the open step. Until now, `allocated` and `freed` of its row have the negative amounts from before it. */
 static void end_step(struct sweep *sweep)
 {
     if (!sweep->report->steps.count) return;
@@ -202,7 +201,7 @@ static void begin_step(struct sweep *sweep)
     mp_vec_add(&sweep->report->steps, row);
 }
 
-/* Ends a step, and begins the next where there is one. */
+/* Ends a step, and begins the next one if there is one. */
 static void change_step(struct sweep *sweep)
 {
     if (sweep->report->steps.count < sweep->steps.count) {
@@ -217,12 +216,12 @@ static void book_free(struct sweep *sweep, uint32_t event, uint64_t freed)
 {
     uint32_t born = sweep->model->blocks.alloc_event[sweep->model->events.subject[event]];
     if (born == MP_NONE) return;
-    size_t holders = sweep->open.count; /* mostly the youngest holds it */
+    size_t holders = sweep->open.count; /* most often, the youngest has it */
     if (sweep->spans.at[sweep->open.at[holders - 1].span].first > born) holders = open_since(sweep, born);
     if (holders) sweep->open.at[holders - 1].freed_inside += freed;
 }
 
-/* Takes the stretch of events [first, end), none of which is noted. */
+/* Adds the stretch of events [first, end), none of which is noted. */
 static void run_stretch(struct sweep *sweep, uint32_t first, uint32_t end)
 {
     const struct mp_model *model = sweep->model;
@@ -251,7 +250,7 @@ static void run_stretch(struct sweep *sweep, uint32_t first, uint32_t end)
     if (any_open) note_maximum(sweep, first, highest);
 }
 
-/* The event at which the next step begins, or the last one ends; MP_NONE: none. */
+/* The event at which the next step begins, or the last step ends; MP_NONE: none. */
 static uint32_t next_step(const struct sweep *sweep)
 {
     size_t begun = sweep->report->steps.count;

@@ -1,7 +1,6 @@
 /*
- * The effect of each step and each region on a track's memory. Numbers are for the whole device: a region's peak and
- * allocations are those of its time on all threads, since the work of backward() runs on other threads than its
- * caller's. Pure.
+ * The effect of each step and each region on a track's memory. A region's peak and allocations cover its time on all
+ * threads, because backward() works on other threads than its caller. Pure.
  */
 #ifndef MP_ANALYSIS_STEPS_H
 #define MP_ANALYSIS_STEPS_H
@@ -16,19 +15,19 @@ struct mp_step_row {
     uint32_t number;
     uint64_t start_ns, end_ns;
     uint64_t allocated_bytes, freed_bytes;
-    uint64_t peak_bytes; /* highest allocated bytes from its beginning to its end */
+    uint64_t peak_bytes; /* highest allocated bytes from begin to end */
     uint64_t end_bytes;
-    uint32_t peak_moment; /* events that had happened when the peak was first reached */
-    bool to_end;          /* nothing ended it: it has all that came to the recording's end */
+    uint32_t peak_moment; /* number of past events when the peak was first reached */
+    bool to_end;          /* nothing ended it: it goes to the recording's end */
 };
 
-/* All closed regions of one name; one still open at the end counts as closed there. */
+/* All closed regions of one name. One that is open at the end closes there. */
 struct mp_region_row {
     uint32_t name; /* string id */
     uint64_t count;
     uint64_t mean_peak_bytes, p50_peak_bytes, p95_peak_bytes, p99_peak_bytes, max_peak_bytes;
     uint64_t total_allocated_bytes;
-    uint64_t kept_bytes; /* allocated inside and still live at its end, summed */
+    uint64_t kept_bytes; /* allocated inside and live at its end, summed */
     uint64_t total_ns;
 };
 
@@ -39,24 +38,24 @@ struct mp_step_report {
     MP_VEC(struct mp_region_row) regions; /* in order of first appearance */
 };
 
-/* Steps (marked or inferred: `source` says) and regions that begin inside the window. */
+/* Steps and regions that begin inside the window. `source` says whether steps were marked or inferred. */
 void mp_steps_report(const struct mp_model *model, uint16_t track, const struct mp_window *window,
                      struct mp_step_report *report);
 void mp_step_report_free(struct mp_step_report *report);
 
-/* Groups of the blocks at the peak of each step: by category, module or any other group. Pure. */
+/* Groups of the blocks at each step's peak: by category, module or any other group. Pure. */
 
 struct mp_step_group {
-    uint32_t name; /* string id in names; MP_NONE: unknown */
-    uint64_t most; /* bytes that it held at most at the peak of a step */
-    size_t column; /* in the rows of bytes */
+    uint32_t name; /* string id in `names`; MP_NONE: unknown */
+    uint64_t most; /* the most bytes that it had at a step's peak */
+    size_t column; /* in the rows of `bytes` */
 };
 
 struct mp_step_groups {
     struct mp_intern names;
-    MP_VEC(struct mp_step_group) groups; /* the largest first; none was empty at every peak */
+    MP_VEC(struct mp_step_group) groups; /* the largest first; without groups that were always empty */
     size_t columns;
-    uint64_t *bytes; /* of report step N and group G: bytes[N * columns + G's column] */
+    uint64_t *bytes; /* of step N of the report and group G: bytes[N * columns + G's column] */
 };
 
 /* For the steps of a report. The result is the caller's. */

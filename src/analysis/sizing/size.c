@@ -10,7 +10,7 @@
 #include "base/memory.h"
 #include "base/units.h"
 
-#define SAME_LEAST 0.5 /* of the allocations are at sites that all have, or the programs are not the same */
+#define SAME_LEAST 0.5 /* fewer allocations at common sites than this share mean different programs */
 
 struct sizing {
     const struct mp_size_question *question;
@@ -78,7 +78,7 @@ static void find_needs(struct sizing *sizing)
     add_need(sizing, last + 1);
 }
 
-/* From nothing to a third beyond the answer. */
+/* From zero to a third beyond the answer. */
 static void find_plot(struct sizing *sizing)
 {
     struct mp_size_answer *answer = sizing->answer;
@@ -109,7 +109,7 @@ static bool lives_at(const struct mp_model *model, uint32_t block, uint32_t mome
     return (born == MP_NONE || born < moment) && died >= moment;
 }
 
-/* The sites at the peak of a batch. */
+/* The sites at a batch's peak. */
 static void find_sites(struct sizing *sizing, uint64_t batch)
 {
     struct mp_size_answer *answer = sizing->answer;

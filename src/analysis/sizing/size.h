@@ -1,13 +1,10 @@
 /*
- * The largest batch that fits: predicts a program's memory at any batch from recordings at three or more. Pure.
+ * The largest batch that fits. Predicts a program's memory at any batch from recordings at three or more. Pure.
  *
- * The pipeline, a file each:
- *   size_align.h     the same sites in all recordings, and their blocks in order
- *   size_solve.h     one size, known at the probes, as a + b*B
- *   size_plan.h      the allocations of the largest probe, each with its size for any batch
- *   size_curve.h     replay through plain sums
- *   size_reserved.h  replay through the model of PyTorch's caching allocator
- *   size_need.h      the need of a batch, and the largest batch that fits
+ * The steps of the work, one file each: size_align.h the same sites in all recordings, and their blocks in order
+ *   size_solve.h one size, known at the probes, as a + b*B size_plan.h the allocations of the largest probe, each with
+ *   its size for any batch size_curve.h replay through plain sums size_reserved.h replay through the model of PyTorch's
+ *   caching allocator size_need.h the need of a batch, and the largest batch that fits
  */
 #ifndef MP_ANALYSIS_SIZE_H
 #define MP_ANALYSIS_SIZE_H
@@ -23,21 +20,21 @@ struct mp_size_probe {
 };
 
 struct mp_size_question {
-    const struct mp_size_probe *probes; /* a batch may come more than once */
+    const struct mp_size_probe *probes; /* a batch may come several times */
     size_t count;
-    const char *track;         /* NULL: the default one of the largest probe */
+    const char *track;         /* NULL: the largest probe's default track */
     uint64_t capacity, margin; /* bytes */
     const uint64_t *predict;   /* batches */
     size_t predict_count;
-    size_t plot_points; /* of `plot` in the answer */
+    size_t plot_points; /* number of points in the answer's `plot` */
 };
 
 enum mp_size_fits { MP_FITS_NO, MP_FITS_UNSURE, MP_FITS_YES };
 
-/* The need of a batch. low and high bound the bytes that are compared with the limit. */
+/* The need of a batch. low and high bound the bytes that the limit is for. */
 struct mp_size_need {
     uint64_t batch;
-    uint64_t allocated, reserved, device; /* MP_BYTES_UNKNOWN where not known */
+    uint64_t allocated, reserved, device; /* MP_BYTES_UNKNOWN: not known */
     uint64_t low, high;
     enum mp_size_fits fits;
 };
@@ -48,40 +45,40 @@ struct mp_size_probed {
     uint64_t allocated, reserved, device; /* as recorded */
     uint32_t steps;
     const char *step_source;
-    uint64_t step_ns; /* median; MP_BYTES_UNKNOWN where there are no steps */
+    uint64_t step_ns; /* median; MP_BYTES_UNKNOWN: no steps */
 };
 
-/* A site that holds memory at the peak of the answer. */
+/* A site that holds memory at the answer's peak. */
 struct mp_size_site {
-    uint32_t stack; /* of the largest probe's model */
+    uint32_t stack; /* in the largest probe's model */
     uint64_t bytes, blocks;
-    double per_sample; /* bytes more for one sample more */
+    double per_sample; /* additional bytes for one more sample */
     bool opaque;       /* its sizes follow no rule */
 };
 
 struct mp_size_answer {
-    const struct mp_model *model; /* of the largest probe, and its track */
+    const struct mp_model *model; /* the largest probe's, with its track */
     uint16_t track;
     uint64_t capacity, margin, limit;
-    const char *binds;                    /* "allocated", "reserved" or "device": compared with the limit */
-    uint64_t outside_least, outside_most; /* device memory outside the allocator; MP_BYTES_UNKNOWN */
+    const char *binds;                    /* what the limit is for: "allocated", "reserved" or "device" */
+    uint64_t outside_least, outside_most; /* device memory outside of the allocator; MP_BYTES_UNKNOWN */
     MP_VEC(struct mp_size_probed) probes; /* in rising order */
-    size_t batches;                       /* different ones among them */
-    uint64_t largest;                     /* batch that is sure to fit; 0: none */
-    uint64_t about;      /* largest batch if sizes go on as in the probes, or `largest`; UINT64_MAX: any */
+    size_t batches;                       /* number of different batches among them */
+    uint64_t largest;                     /* batch that certainly fits; 0: none */
+    uint64_t about;      /* largest batch if all sizes are the likely ones, or `largest`; UINT64_MAX: any */
     bool endless;        /* every batch that was tried fits */
-    uint64_t expandable; /* `about` with expandable segments; 0: not asked, or no larger */
-    uint64_t room;       /* bytes of `high` at `largest` for scratch memory that no probe had */
-    MP_VEC(struct mp_size_need) needs; /* those asked for, `largest`, `about` and one more, in rising order */
-    MP_VEC(struct mp_size_need) plot;  /* from nothing to beyond the answer, evenly */
+    uint64_t expandable; /* `about` with expandable segments; 0: not asked, or not larger */
+    uint64_t room;       /* bytes in `high` at `largest` for scratch memory that no probe had */
+    MP_VEC(struct mp_size_need) needs; /* batches in question, `largest`, `about` and one more, ascending */
+    MP_VEC(struct mp_size_need) plot;  /* from zero to beyond the answer, evenly spaced */
     MP_VEC(struct mp_size_site) sites; /* the largest first */
-    uint64_t opaque;                   /* bytes at the peak of the answer that did not solve */
-    size_t opaque_sites;               /* of the program, wherever they are highest */
-    bool proved;                       /* three batches, and what did not solve is too little to matter */
+    uint64_t opaque;                   /* unsolved bytes at the answer's peak */
+    size_t opaque_sites;               /* number of the program's unsolved sites, also outside of the peak */
+    bool proved;                       /* from three batches, with too few unsolved bytes to matter */
     MP_VEC(char *) notes;              /* sentences, owned */
 };
 
-/* MP_UNSUPPORTED with a sentence where the recordings do not answer the question. The answer is the caller's. */
+/* MP_UNSUPPORTED: the recordings do not answer the question; `error` says why. The answer is the caller's. */
 enum mp_status mp_size_find(const struct mp_size_question *question, struct mp_size_answer *answer,
                             struct mp_error *error);
 void mp_size_answer_free(struct mp_size_answer *answer);

@@ -8,7 +8,7 @@
 #include "base/memory.h"
 #include "base/search.h"
 
-#define BASE_HELD  UINT64_C(0x6261736568656c64) /* keys of base blocks differ from those of others */
+#define BASE_HELD  UINT64_C(0x6261736568656c64) /* makes keys of base blocks differ from all others */
 #define BASE_FREED UINT64_C(0x6261736566726565)
 
 uint64_t mp_size_bytes(const struct mp_model *model, uint32_t block)
@@ -47,7 +47,7 @@ enum { BY_WHOLE, BY_PYTHON, BY_NAMES, WAYS };
 /* Per stack. */
 struct keys {
     uint64_t *by[WAYS];
-    unsigned char *backward; /* below the border of backward: a thread that the one which called backward() waits for */
+    unsigned char *backward; /* below the border of backward, so in a thread that backward()'s caller waits for */
 };
 
 static void make_keys(const struct mp_model *model, struct keys *keys)
@@ -93,7 +93,7 @@ struct numbering {
     const struct mp_size_source *sources;
     struct keys keys[MP_SIZE_PROBES_MAX];
     struct mp_map numbers; /* key to site + 1 */
-    MP_VEC(uint16_t) met;  /* per site: a bit for each recording that has it */
+    MP_VEC(uint16_t) met;  /* per site: one bit for each recording that has it */
     struct mp_size_alignment *alignment;
 };
 
@@ -109,8 +109,8 @@ static void number_block(struct numbering *numbering, size_t source, uint64_t ke
     numbering->alignment->of[source].site[block] = site;
 }
 
-/* Numbers the blocks whose site is not in all recordings, or that have none yet. Sites from `before` on come from
- * this way. */
+/* Numbers blocks whose site is not in all recordings, or that have no number yet. Sites from `before` on come from this
+ * way. */
 static void number_by(struct numbering *numbering, size_t way, size_t source, size_t before, uint16_t all)
 {
     const struct mp_model *model = numbering->sources[source].model;
@@ -146,7 +146,7 @@ static int by_size(const void *left, const void *right)
     return a->block < b->block ? -1 : a->block > b->block;
 }
 
-/* Base blocks have no order of birth. */
+/* Sorts base blocks by size, as they have no order of birth. */
 static void sort_base(const struct mp_model *model, uint32_t *order, size_t count)
 {
     if (count < 2 || model->blocks.alloc_event[order[0]] != MP_NONE) return;
@@ -173,7 +173,7 @@ static void list_blocks(const struct mp_model *model, uint32_t sites, struct mp_
         sort_base(model, places->order + places->first[site], places->first[site + 1] - places->first[site]);
 }
 
-/* Finds how much of each site lived at once. */
+/* Finds how much of each site lived at one time. */
 static void measure(const struct mp_model *model, uint32_t sites, struct mp_size_places *places)
 {
     uint32_t *blocks = mp_alloc_zeroed(sites + 1, sizeof *blocks);
@@ -183,7 +183,7 @@ static void measure(const struct mp_model *model, uint32_t sites, struct mp_size
     places->live_bytes = mp_alloc_zeroed(sites + 1, sizeof *places->live_bytes);
     for (size_t i = 0; i < model->events.count + model->blocks.count; i++) {
         uint32_t block = (uint32_t)i, type = MP_EVENT_ALLOC;
-        if (i < model->blocks.count) { /* the base comes first */
+        if (i < model->blocks.count) { /* blocks of the base come first */
             if (model->blocks.alloc_event[block] != MP_NONE) continue;
         } else {
             type = model->events.type[i - model->blocks.count];
@@ -205,7 +205,7 @@ static void measure(const struct mp_model *model, uint32_t sites, struct mp_size
 
 /* ---- threads ---------------------------------------------------------------------------------------------------- */
 
-/* A block that a thread made by itself: not in backward, which the thread that called it waits for. */
+/* True for a block that a thread makes on its own. In backward, the calling thread waits. */
 static bool is_own(const struct mp_model *model, const struct keys *keys, const uint32_t *site, size_t block)
 {
     uint32_t stack = model->blocks.stack[block];
@@ -213,7 +213,7 @@ static bool is_own(const struct mp_model *model, const struct keys *keys, const 
            !(stack < model->stacks.count && keys->backward[stack]);
 }
 
-/* The thread that makes most blocks by itself. */
+/* The thread that makes most blocks on its own. */
 static uint32_t main_thread(const struct mp_model *model, const struct keys *keys, const uint32_t *site)
 {
     uint64_t *counts = mp_alloc_zeroed(model->threads.count + 1, sizeof *counts);
@@ -227,7 +227,8 @@ static uint32_t main_thread(const struct mp_model *model, const struct keys *key
     return most;
 }
 
-/* How many blocks wait between a thread that makes them and another that frees them depends on how fast each is. */
+/* Finds sites whose blocks one thread makes and another frees. How many of these wait depends on both threads'
+ * speed. */
 static void find_handed(const struct mp_model *model, const struct keys *keys, const uint32_t *site,
                         unsigned char *handed)
 {

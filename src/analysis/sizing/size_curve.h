@@ -1,17 +1,17 @@
 /*
- * How high a plan's memory goes at any batch: its events in order, replayed through plain sums. The peak may be at
- * another moment at another batch. A call takes some 5 ns for each event. Pure.
+ * A plan's highest memory at any batch: replays its events in order through plain sums. At another batch, the peak may
+ * be at another moment. A call takes some 5 ns for each event. Pure.
  */
 #ifndef MP_ANALYSIS_SIZE_CURVE_H
 #define MP_ANALYSIS_SIZE_CURVE_H
 
 #include "analysis/sizing/size_plan.h"
 
-/* Bytes at the peak. Each may be reached at another moment. */
+/* Bytes at the peak with low, likely and high sizes. Each peak may be at another moment. */
 struct mp_size_height {
     double likely, low, high;
-    double varies;   /* of the high one, bytes that did not solve, as seen at the probes */
-    uint32_t moment; /* of the likely one: events of the source that have happened */
+    double varies;   /* unsolved bytes in the high one, as seen at the probes */
+    uint32_t moment; /* moment of the likely one: number of past events of the source */
 };
 
 struct mp_size_height mp_size_curve_at(const struct mp_size_plan *plan, double batch);

@@ -3,9 +3,11 @@
 #include <math.h>
 #include <string.h>
 
-#define LITTLE    0.01                /* of the largest probe's peak may be unsolved without a say */
+#define LITTLE    0.01                /* share of the largest probe's peak that may be unsolved without notice */
 #define BATCH_MAX (UINT64_C(1) << 40) /* no batch is larger */
-#define STEPS     256                 /* of replays down from the bound of the allocated bytes: few are made, mostly */
+#define STEPS                                                                                                          \
+    256 /* replays of lower batches, from the bound of the allocated bytes on; mostly few                              \
+         * are needed */
 
 static uint64_t max_of(uint64_t one, uint64_t other)
 {
@@ -27,7 +29,7 @@ static double last_batch(const struct mp_size_predictor *predictor)
     return predictor->plan->batches.at[predictor->plan->batches.count - 1];
 }
 
-/* ---- misses at the probes --------------------------------------------------------------------------------------- */
+/* ---- errors at the probes --------------------------------------------------------------------------------------- */
 
 static void add_miss(double said, uint64_t recorded, struct mp_size_error *error)
 {
@@ -56,7 +58,7 @@ static struct mp_size_error check_reserved(struct mp_size_predictor *predictor, 
     return error;
 }
 
-/* Recordings do not all say whether their segments were expandable. */
+/* Tries both ways, as not all recordings say whether their segments were expandable. */
 static void choose_settings(struct mp_size_predictor *predictor, const struct mp_size_probed *probed, size_t count)
 {
     predictor->settings = predictor->pool.recorded;
@@ -116,7 +118,7 @@ static uint64_t reserved_at(struct mp_size_predictor *predictor, uint64_t batch,
     return mp_size_reserved_at(&predictor->pool, (double)batch, bound, &predictor->settings).reserved;
 }
 
-/* Reserved memory and the memory outside it, over the bounds of allocated bytes. */
+/* Adds reserved memory, and memory outside of the allocator, to the bounds of allocated bytes. */
 static void add_reserved(struct mp_size_predictor *predictor, bool exact, struct mp_size_need *need)
 {
     bool beyond = (double)need->batch > last_batch(predictor);
@@ -132,8 +134,8 @@ static void add_reserved(struct mp_size_predictor *predictor, bool exact, struct
     if (beyond) high += mp_size_scratch_room(predictor->plan, (double)need->batch);
     low = whole_bytes((double)low * (1 - predictor->reserved_error.below));
     high = whole_bytes(ceil((double)high * (1 + predictor->reserved_error.above)));
-    /* It holds at least the bytes that it hands out. Beyond the probes no more is sure: only that run decides which
-     * cached segment serves a request of another size. */
+    /* The allocator reserves at least the bytes that it hands out. Beyond the probes no lower bound is certain: only
+     * the run decides which cached segment serves a request of another size. */
     if (!beyond) need->low = max_of(low, need->low);
     need->high = max_of(high, need->high);
     if (predictor->outside_most == MP_BYTES_UNKNOWN) return;
@@ -150,7 +152,7 @@ static void judge(const struct mp_size_predictor *predictor, struct mp_size_need
                                                              : MP_FITS_UNSURE;
 }
 
-/* The allocated part of it, which costs nothing. */
+/* Only the allocated bytes, which are fast to predict. */
 static struct mp_size_need allocated_at(const struct mp_size_predictor *predictor, uint64_t batch, bool *exact)
 {
     struct mp_size_height height = mp_size_curve_at(predictor->plan, (double)batch);
@@ -193,11 +195,12 @@ static bool fits(struct mp_size_predictor *predictor, uint64_t batch, enum mp_si
     return reserved_at(predictor, batch, MP_SIZE_LIKELY) + outside <= predictor->limit;
 }
 
-/* By the allocated bytes alone: no larger one can fit. */
+/* The largest batch by allocated bytes: no larger one can fit. */
 static uint64_t bound_largest(const struct mp_size_predictor *predictor, enum mp_size_measure measure)
 {
     uint64_t largest = 0, above = 1;
-    for (size_t i = 0; i < predictor->plan->batches.count; i++) { /* a bound may be wider between probes */
+    /* Between probes, a bound may be wider than at them. */
+    for (size_t i = 0; i < predictor->plan->batches.count; i++) {
         uint64_t batch = (uint64_t)predictor->plan->batches.at[i];
         if (allocated_fits(predictor, batch, measure)) above = batch;
     }
@@ -211,9 +214,9 @@ static uint64_t bound_largest(const struct mp_size_predictor *predictor, enum mp
     return largest;
 }
 
-/* Reserved memory does not only rise with the batch: segments are made in steps, and one size may use another's rest.
- * The search begins at the bound of the allocated bytes and goes down in even steps to the first batch that fits. It
- * then halves the interval above. */
+/* Reserved memory may also fall with the batch: segments come in whole units, and one size may use what another leaves.
+ * The search therefore begins at the bound by allocated bytes, and goes down in even steps to the first batch that
+ * fits. It then halves the interval above. */
 uint64_t mp_size_find_largest(struct mp_size_predictor *predictor, enum mp_size_measure measure)
 {
     uint64_t largest = bound_largest(predictor, measure), step = largest / STEPS + 1, above = largest + 1;

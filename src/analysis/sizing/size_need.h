@@ -1,10 +1,10 @@
 /*
- * The need of a batch, and the largest batch that fits. A need has allocated bytes, the caching allocator's reserved
- * bytes, and device memory outside it, each widened by the method's own misses at the probes. Pure.
+ * Predicts the need of a batch, and the largest batch that fits. A need is allocated bytes, the caching allocator's
+ * reserved bytes, and device memory outside of it. Each is widened by the method's errors at the probes. Pure.
  *
- * A batch fits (`yes`) if even the high bound is within the limit and can be trusted. It can be trusted up to the
- * largest probe. Beyond it, three batches must have been probed, and unsolved bytes be at most 1 % of the largest one's
- * peak. A batch does not fit (`no`) if even the low bound is above the limit. Otherwise it is `unsure`.
+ * A batch fits (`yes`) if the high bound is within the limit and can be trusted. It can be trusted up to the largest
+ * probe. Beyond that, it takes three probed batches, and unsolved bytes of at most 1 % of the largest one's peak. A
+ * batch does not fit (`no`) if the low bound is above the limit. Otherwise it is `unsure`.
  */
 #ifndef MP_ANALYSIS_SIZE_NEED_H
 #define MP_ANALYSIS_SIZE_NEED_H
@@ -23,22 +23,23 @@ struct mp_size_predictor {
     uint64_t limit;
     bool proved;
     struct mp_size_error error; /* of allocated bytes */
-    /* The caching allocator, where the track is one and the probes say what it held. */
+    /* The caching allocator, if the track is one and the probes say what it reserved. */
     bool reserves, blocks; /* blocks: allocated bytes were recorded as blocks, not as requests */
     struct mp_size_pool pool;
-    struct mp_torch_settings settings; /* those with which the model misses the probes least */
+    struct mp_torch_settings settings; /* settings with which the model's errors at the probes are smallest */
     struct mp_size_error reserved_error;
-    uint64_t outside_least, outside_most; /* device memory outside the allocator at the probes; MP_BYTES_UNKNOWN */
+    uint64_t outside_least, outside_most; /* device memory outside of the allocator at the probes; MP_BYTES_UNKNOWN */
 };
 
-/* `probed` are all probes, as recorded. The plan must stay. */
+/* `probed`: what all probes recorded. The plan must outlive the predictor. */
 void mp_size_predictor_make(const struct mp_size_plan *plan, const struct mp_size_probed *probed, size_t count,
                             uint64_t limit, struct mp_size_predictor *predictor);
 void mp_size_predictor_free(struct mp_size_predictor *predictor);
 
 struct mp_size_need mp_size_need_at(struct mp_size_predictor *predictor, uint64_t batch);
 
-/* The largest batch that fits: for sure, or if every size is the likely one. 0: none. UINT64_MAX: all that were tried.
+/* The largest batch that fits, for certain or with all sizes the likely ones. 0: none. UINT64_MAX: every batch that was
+ * tried.
  */
 enum mp_size_measure { MP_SIZE_SURE, MP_SIZE_AS_PROBED };
 uint64_t mp_size_find_largest(struct mp_size_predictor *predictor, enum mp_size_measure measure);

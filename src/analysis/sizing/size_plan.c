@@ -10,16 +10,16 @@
 #include "model/stack_facts.h"
 #include "model/track.h"
 
-#define ROUNDING  512u     /* PyTorch's allocators on devices hand out multiples of it */
-#define REMAINDER 1048576u /* and leave up to so much unsplit at the end of a block that is larger than that */
-#define NEARBY    64       /* earlier blocks of a site that a block is compared with */
-#define CASES     2.0      /* times the most that was seen */
+#define ROUNDING  512u     /* PyTorch's allocators on devices hand out multiples of this */
+#define REMAINDER 1048576u /* they leave up to this much unsplit at the end of a larger block */
+#define NEARBY    64       /* earlier blocks of a site to compare a block with */
+#define CASES     2.0      /* times the most that probes had */
 
 struct planning {
     const struct mp_size_source *sources;
     const struct mp_size_alignment *alignment;
     struct mp_size_plan *plan;
-    struct mp_map known; /* hash of what was seen to value + 1 */
+    struct mp_map known; /* hash of a series of sizes, to value + 1 */
     size_t last;         /* the largest probe */
 };
 
@@ -31,7 +31,7 @@ double mp_size_growth(const struct mp_size_plan *plan, double batch)
     return CASES * times * times;
 }
 
-/* Sizes that follow no rule may still be expected to fall at no larger batch: up to a probe, the most is that of the
+/* Sizes without a rule should not fall at a larger batch. At a batch up to a probe, the most is therefore that of the
  * probes up to it. */
 static double most_seen(const struct mp_size_plan *plan, const struct mp_size_value *value, double batch)
 {
@@ -70,7 +70,7 @@ static uint32_t add_value(struct planning *planning, const struct mp_size_value 
     return (uint32_t)planning->plan->values.count - 1;
 }
 
-/* Bounds of an opaque size: no less than the least that was seen, and `varies`. */
+/* Bounds of a size without a rule: at least the lowest that probes had, at most `varies`. */
 static void make_opaque(const struct planning *planning, struct mp_size_value *value)
 {
     double least = value->seen[0];
@@ -83,7 +83,7 @@ static void make_opaque(const struct planning *planning, struct mp_size_value *v
     value->high = (struct mp_size_sum){{0}};
 }
 
-/* Nearly always nothing was left unsplit. Three probes hardly agree so by chance. */
+/* Nearly always a block has no unsplit remainder. Three probes hardly agree on that by chance. */
 static void solve(const struct mp_size_batches *batches, const struct mp_size_seen *seen,
                   struct mp_size_solution *solution)
 {
@@ -94,7 +94,7 @@ static void solve(const struct mp_size_batches *batches, const struct mp_size_se
     if (!solution->proved) mp_size_solve(batches, seen, solution);
 }
 
-/* Solves each series of seen sizes once, for all blocks with the same series. */
+/* Solves each series of sizes once, for all blocks with this series. */
 static uint32_t find_value(struct planning *planning, const struct mp_size_seen *seen)
 {
     size_t bytes = (planning->last + 1) * sizeof *seen->low;
@@ -111,7 +111,7 @@ static uint32_t find_value(struct planning *planning, const struct mp_size_seen 
     return (uint32_t)*number - 1;
 }
 
-/* ---- blocks of a site, each with its like ----------------------------------------------------------------------- */
+/* ---- blocks that are paired between probes ---------------------------------------------------------------------- */
 
 static uint32_t count_of(const struct planning *planning, size_t probe, uint32_t site)
 {
@@ -124,7 +124,7 @@ static uint32_t block_at(const struct planning *planning, size_t probe, uint32_t
     return places->order[places->first[site] + index];
 }
 
-/* The bytes of a request: known, or as far as its block says. */
+/* The bounds of a request: equal if it is known, else from its block's size. */
 static void bounds_of_block(const struct mp_size_source *source, uint32_t block, double *low, double *high)
 {
     const struct mp_track *track = &source->model->tracks.at[source->track];
@@ -137,7 +137,7 @@ static void bounds_of_block(const struct mp_size_source *source, uint32_t block,
     if (request && request->bytes <= bytes) *low = *high = (double)request->bytes;
 }
 
-/* A block that other probes do not have has the size of an earlier one of its site, or is known at the largest alone.
+/* A block that other probes lack gets the size of an earlier block of its site, or its size at the largest probe.
  */
 static uint32_t guess(struct planning *planning, uint32_t site, uint32_t index)
 {
@@ -165,8 +165,8 @@ static bool is_above(const struct planning *planning, const struct mp_size_value
     return true;
 }
 
-/* A site may make less in the last step, if its batch is not full. The other steps bound it: the least solved size
- * among the blocks before it that was nowhere below. */
+/* A site may make less in the last step, if that batch is not full. Its blocks in earlier steps are the bound: the
+ * smallest size before it that no probe exceeds. */
 static uint32_t limit(struct planning *planning, uint32_t site, uint32_t index, uint32_t number)
 {
     const struct mp_size_value *values = planning->plan->values.at, *best = NULL;
@@ -199,9 +199,9 @@ static void pair_blocks(struct planning *planning, uint32_t site, uint32_t paire
     }
 }
 
-/* ---- sites whose blocks share a sum ----------------------------------------------------------------------------- */
+/* ---- sites whose blocks are solved as a sum --------------------------------------------------------------------- */
 
-/* Each block stands for its part of all that lives at once. */
+/* Each block gets an equal part of the sum of all live blocks. */
 static void share(struct planning *planning, uint32_t site, const struct mp_size_solution *solution, bool at_random)
 {
     double whole = planning->alignment->of[planning->last].live_bytes[site], last = -1;
@@ -226,7 +226,7 @@ static void share(struct planning *planning, uint32_t site, const struct mp_size
     }
 }
 
-/* Solves the bytes that live at once and the number of their blocks, which has whole factors where it grows. */
+/* Solves the bytes that live at one time and their number of blocks. If that number grows, its factors are whole. */
 static void share_site(struct planning *planning, uint32_t site)
 {
     struct mp_size_seen bytes = {0}, blocks = {0};
@@ -248,7 +248,7 @@ static void share_site(struct planning *planning, uint32_t site)
     share(planning, site, &sum, !regular);
 }
 
-/* True if each block finds as many others of its site alive as its likes in the other probes. */
+/* True if each block finds as many live blocks of its site as its counterparts in the other probes. */
 static bool is_in_step(const struct planning *planning, uint32_t site, uint32_t paired)
 {
     for (uint32_t i = 0; i < paired; i++) {

@@ -1,5 +1,5 @@
 /*
- * The allocations of the largest probe, each with its size as a function of the batch: any other batch makes them in
+ * The allocations of the largest probe, each with its size as a function of the batch. Any other batch makes them in
  * the same order. Pure.
  *
  * An example, with probes at batches 4, 8 and 12:
@@ -11,10 +11,10 @@
  *     queue            3 x 1 MiB     2 x 2 MiB      5 x 3 MiB       as many alive at once
  *
  * The weight is paired with the weight: 5 MiB at any batch. The k-th activation is paired with the k-th: 1.5 MiB a
- * sample, one term, and two probes more that agree. The numbers of decoded samples alive at once, 4, 8 and 12, solve as
- * one a sample, their sums as 1 MiB a sample. Each of the twelve blocks of the largest probe stands for a twelfth of
- * the sum. At batch 16 the plan is the largest probe's sequence with 5 MiB, 24 MiB, and twelve blocks of 16/12 MiB. The
- * numbers alive in the queue follow no rule: it varies, between nothing and all it ever held.
+ * sample. This form has one term, and two further probes agree. The numbers of decoded samples alive at once, 4, 8 and
+ * 12, solve as one a sample, their sums as 1 MiB a sample. Each of the twelve blocks of the largest probe stands for a
+ * twelfth of the sum. At batch 16 the plan is the largest probe's sequence with 5 MiB, 24 MiB, and twelve blocks of
+ * 16/12 MiB. The number of live blocks in the queue follows no rule: it varies between 0 and the most that it ever was.
  */
 #ifndef MP_ANALYSIS_SIZE_PLAN_H
 #define MP_ANALYSIS_SIZE_PLAN_H
@@ -24,25 +24,25 @@
 /* One way to depend on the batch. */
 struct mp_size_value {
     struct mp_size_sum likely, low, high;
-    double varies; /* opaque: the most bytes that a probe had; high is 0. Solved: 0 */
+    double varies; /* without a rule: the most bytes of a probe; high is 0. Solved: 0 */
     bool opaque;
-    bool at_random; /* opaque, and so is the number of blocks alive at once: counted in `queued` instead */
-    bool grows;     /* it was not the same at all probes */
+    bool at_random; /* without a rule, as is the number of live blocks: counted in `queued` instead */
+    bool grows;     /* not the same at all probes */
     double seen[MP_SIZE_PROBES_MAX];
 };
 
 struct mp_size_plan {
-    const struct mp_size_source *source; /* of the largest probe */
+    const struct mp_size_source *source; /* the largest probe's */
     struct mp_size_batches batches;
     MP_VEC(struct mp_size_value) values; /* each once */
-    uint32_t *value_of;                  /* per block of the source's model; MP_NONE: of another track */
-    double queued;                       /* bytes that sites with random numbers of blocks hold at most */
+    uint32_t *value_of;                  /* per block of the source's model; MP_NONE: another track's */
+    double queued;                       /* the most bytes of sites with a random number of blocks */
     uint32_t opaque_sites;
-    bool depends;   /* some size changes with the batch */
-    bool wide_sums; /* the program reduces with more than one number for each sum */
+    bool depends;   /* some size depends on the batch */
+    bool wide_sums; /* the program has reductions that keep more than a number for each sum */
 };
 
-/* `sources` in the order of the batches; the last one is the largest probe, and outlives the plan. */
+/* `sources` are in the order of the batches. The last one is the largest probe, and must outlive the plan. */
 void mp_size_plan_make(const struct mp_size_batches *batches, const struct mp_size_source *sources,
                        const struct mp_size_alignment *alignment, struct mp_size_plan *plan);
 void mp_size_plan_free(struct mp_size_plan *plan);
@@ -50,9 +50,9 @@ void mp_size_plan_free(struct mp_size_plan *plan);
 struct mp_size_bounds {
     double likely, low, high;
 };
-/* The bytes of a value at a batch. */
+/* The bounds in bytes of a value at a batch. */
 struct mp_size_bounds mp_size_value_at(const struct mp_size_plan *plan, uint32_t value, double batch);
-/* How many times the most that was seen an opaque size may have: 2, since a probe shows few of the cases, and beyond
- * the largest probe as the square of the batch. */
+/* The factor by which a size without a rule may exceed the most that probes had. It is 2, since probes show few cases.
+ * Beyond the largest probe it grows with the square of the batch. */
 double mp_size_growth(const struct mp_size_plan *plan, double batch);
 #endif

@@ -9,7 +9,7 @@
 
 /* ---- whether they answer ---------------------------------------------------------------------------------------- */
 
-/* A refusal of the driver counts where the allocator reports it. */
+/* A refusal of the driver counts if the allocator reports it, too. */
 static bool is_below_allocator(const struct mp_model *model, size_t track)
 {
     for (size_t i = 0; i < model->tracks.count; i++)
@@ -80,7 +80,7 @@ enum mp_status mp_size_probes_order(const struct mp_size_question *question, con
     return status;
 }
 
-/* ---- what they show as a whole ---------------------------------------------------------------------------------- */
+/* ---- totals of the probes --------------------------------------------------------------------------------------- */
 
 static int by_time(const void *left, const void *right)
 {
@@ -105,7 +105,7 @@ static void describe_steps(const struct mp_model *model, struct mp_size_probed *
     mp_steps_free(&steps);
 }
 
-/* Bytes of the device in use for this process, where known. */
+/* Bytes of the device that this process uses, if known. */
 static void find_device(const struct mp_model *model, uint16_t track, uint64_t reserved, uint64_t *device)
 {
     struct mp_device_uses uses = {0};

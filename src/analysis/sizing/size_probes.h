@@ -1,12 +1,12 @@
-/* The recordings at the probes, their fitness for the question, and their totals. Pure. */
+/* The recordings at the probes: whether they serve the question, and their totals. Pure. */
 #ifndef MP_ANALYSIS_SIZE_PROBES_H
 #define MP_ANALYSIS_SIZE_PROBES_H
 
 #include "analysis/sizing/size.h"
 #include "analysis/sizing/size_align.h"
 
-/* Puts the question's probes in rising order, with the track that is asked for in each. Both arrays have
- * MP_SIZE_PROBES_MAX members. A sentence where one is not whole, failed, or lacks the track. */
+/* Sorts the question's probes by batch, and finds the track in each. Both arrays have MP_SIZE_PROBES_MAX members. Fails
+ * with a sentence if a probe is incomplete, failed, or lacks the track. */
 enum mp_status mp_size_probes_order(const struct mp_size_question *question, const struct mp_size_probe **probes,
                                     struct mp_size_source *sources, struct mp_error *error);
 

@@ -16,11 +16,11 @@ bool mp_size_reserves(const struct mp_size_plan *plan)
            strcmp(mp_track_device(model, plan->source->track), "cpu") != 0;
 }
 
-/* The base, streams and settings, as far as the recording has the allocator's own trace. */
+/* Reads base, streams and settings, if the recording has the allocator's own trace. */
 static void read_history(struct mp_size_pool *pool)
 {
     const struct mp_size_source *source = pool->plan->source;
-    size_t blocks = source->model->blocks.count; /* the history makes up blocks with higher numbers */
+    size_t blocks = source->model->blocks.count; /* the history numbers its additional blocks from here on */
     struct mp_torch_history history = {0};
     mp_torch_history_make(source->model, source->track, false, &history);
     for (size_t i = 0; i < history.steps.count; i++)
@@ -104,17 +104,17 @@ struct mp_size_held mp_size_reserved_at(struct mp_size_pool *pool, double batch,
 
 /* ---- scratch memory --------------------------------------------------------------------------------------------- */
 
-/* A reduction over many rows is divided among blocks of threads, each of which leaves 128 sums for each output
- * (ATen/native/cuda/Reduce.cuh). From 1024 rows on there is a block of threads for each 64 rows. Sums of four bytes
- * then take twice as much as an input of float, and four times as much as one of bfloat16, and a sixteenth of that.
- * There are no more than fill the device, 16 for each of 160 multiprocessors, but for one for each 1024 rows. A sum has
- * 16 bytes if it carries a place (argmax()) or a count (std()). */
+/* A reduction over many rows is divided among blocks of threads. Each block leaves 128 sums for each output
+ * (ATen/native/cuda/Reduce.cuh). From 1024 rows on, there is a block of threads for every 64 rows. Sums of four bytes
+ * then take twice as much as an input of float, and four times as much as one of bfloat16, plus a sixteenth. The number
+ * of blocks is limited to what fills the device, 16 for each of 160 multiprocessors, or one for every 1024 rows if that
+ * is more. A sum has 16 bytes if it carries an index (argmax()) or a count (std()). */
 #define SCRATCH_TIMES 4.25
 #define SCRATCH_MOST  (UINT64_C(160) << 20)
 #define SCRATCH_PART  4
 #define SCRATCH_WIDE  4
 #define SMALL_SEGMENT (UINT64_C(2) << 20)
-#define LARGE_SEGMENT (UINT64_C(20) << 20) /* of blocks below MP_TORCH_OWN_SEGMENT */
+#define LARGE_SEGMENT (UINT64_C(20) << 20) /* segment for blocks below MP_TORCH_OWN_SEGMENT */
 
 uint64_t mp_size_scratch_room(const struct mp_size_plan *plan, double batch)
 {

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#define FAR 64 /* times the largest probe: where the solutions within bounds are compared */
+#define FAR 64 /* times the largest probe: there the solutions within bounds are compared */
 
 enum { ONE, B, BB };
 
@@ -37,7 +37,7 @@ static struct mp_size_sum to_sum(const struct form *form, const long double *fac
     return sum;
 }
 
-/* The factors with which a form has one size at one batch and, of two terms, another at another. */
+/* The factors with which a form has a given size at one batch and, with two terms, another size at another batch. */
 static bool through(const struct form *form, double one, double size, double other, double other_size,
                     long double factors[2])
 {
@@ -53,7 +53,8 @@ static bool through(const struct form *form, double one, double size, double oth
     return true;
 }
 
-/* Agrees with every probe and grows. Sizes that are known exactly have whole factors, or halves (a triangle). */
+/* True if the form agrees with every probe and grows. Exactly known sizes have whole factors, or halves (a
+ * triangle). */
 static bool agrees(const struct mp_size_batches *batches, const struct form *form, const long double *factors,
                    const struct mp_size_seen *seen, bool exact)
 {
@@ -68,8 +69,8 @@ static bool agrees(const struct mp_size_batches *batches, const struct form *for
     return true;
 }
 
-/* The extreme solutions within the bounds pass through bounds of as many probes as the form has terms. Keeps those that
- * are highest and lowest far out. */
+/* The extreme solutions within the bounds pass through bounds of as many probes as the form has terms. Keeps the
+ * solutions that are highest and lowest at FAR. */
 static bool solve_form(const struct mp_size_batches *batches, const struct form *form, const struct mp_size_seen *seen,
                        bool exact, struct mp_size_solution *solution)
 {

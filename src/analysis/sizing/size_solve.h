@@ -1,7 +1,7 @@
 /*
  * One size as a function of the batch B, solved from the probes. Six forms are tried, from a constant over b*B, c*B^2,
- * a + b*B and b*B + c*B^2 to a + c*B^2. The simplest that agrees with every probe is taken. A form with fewer terms
- * than there are batches is proved by the agreement. Pure.
+ * a + b*B and b*B + c*B^2 to a + c*B^2. The simplest form that agrees with every probe is taken. Agreement proves a
+ * form that has fewer terms than there are batches. Pure.
  *
  * An example, with probes at batches 4, 8 and 12:
  *
@@ -9,10 +9,9 @@
  *     seen 64, 256, 576           4*B^2: one probe gives the factor, two agree. At 16: 1024
  *     seen 64, 127, 191           opaque: no form agrees
  *
- * Where only blocks are known, each size is an interval. Requests of 400*B bytes (1600, 3200, 4800) are seen as
+ * If only block sizes are known, each size is an interval. Requests of 400*B bytes (1600, 3200, 4800) appear as
  * multiples of 512 (2048, 3584, 5120). The intervals are [1537, 2048], [3073, 3584] and [4609, 5120]. Every factor of
- * b*B from 384.25 to 426.6 agrees with all three, so that at batch 16 the size lies between 6148 and 6826: low and
- * high.
+ * b*B from 384.25 to 426.6 agrees with all three. The size at batch 16 then lies between 6148 (low) and 6826 (high).
  */
 #ifndef MP_ANALYSIS_SIZE_SOLVE_H
 #define MP_ANALYSIS_SIZE_SOLVE_H
@@ -23,7 +22,7 @@
 
 #define MP_SIZE_PROBES_MAX 16
 
-/* The batches of the probes in rising order. One that comes again proves nothing of how sizes grow. */
+/* The batches of the probes, ascending. A repeated batch does not prove how sizes grow. */
 struct mp_size_batches {
     double at[MP_SIZE_PROBES_MAX];
     size_t count, different;
@@ -36,13 +35,13 @@ struct mp_size_sum {
 };
 double mp_size_sum_at(const struct mp_size_sum *sum, double batch);
 
-/* The bounds in bytes of one size at each probe, equal where it is known exactly. */
+/* The bounds in bytes of one size at each probe; equal if it is known exactly. */
 struct mp_size_seen {
     double low[MP_SIZE_PROBES_MAX], high[MP_SIZE_PROBES_MAX];
 };
 
 struct mp_size_solution {
-    bool proved; /* else `likely` is the nearest one, and the bounds are not set */
+    bool proved; /* otherwise `likely` is the nearest line, and the bounds are not set */
     struct mp_size_sum likely, low, high;
 };
 

@@ -24,7 +24,7 @@ static inline bool mp_descriptor_is_same(int one, int other)
 }
 
 /* Moves a descriptor that was just made, and returns its new number. It stays if the program has no high numbers. -1
- * with errno: it was none, or the program has closed it. */
+ * with errno: `made` was -1, or the program has closed it. */
 static inline int mp_descriptor_move_up(int made)
 {
     int moved = made < 0 ? -1 : (int)mp_syscall(SYS_fcntl, made, F_DUPFD_CLOEXEC, MP_DESCRIPTORS_FROM);

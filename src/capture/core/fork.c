@@ -11,7 +11,7 @@
 #include "capture/core/front.h"
 #include "capture/core/tables.h"
 
-#define LEFT_WITHOUT_NS MP_NS_PER_SECOND   /* a hook that began earlier than that will never end */
+#define LEFT_WITHOUT_NS MP_NS_PER_SECOND   /* a hook that began longer ago has been left */
 #define LEFT_WAIT_NS    (2 * MP_NS_PER_MS) /* a hook may not yet have stored when it began */
 
 /* True if a hook that began at `open` (monotonic ns) may still run; 0: no hook began. `waited`: how long the fork has

@@ -1,7 +1,7 @@
 /*
  * fork() in a program with threads. The unwinder has locks of its own. If a child were made while another thread holds
  * such a lock, the child's first event would wait for it for ever, with all signals blocked. A fork therefore waits
- * until no hook runs, and new hooks wait for the fork. Both waits are bounded, and mostly zero.
+ * until no hook runs, and new hooks wait for the fork to end. Both waits are bounded, and mostly zero.
  *
  * Not covered: the end of a thread takes a lock of libunwind's for some instructions, outside any hook.
  */

@@ -15,11 +15,11 @@
 
 #define LOOK_AGAIN_NS (5 * MP_NS_PER_MS) /* a thread that ends with a lock wakes no other */
 /* After this time a living owner must have left the lock by a jump, since no use of a lock takes so long. The number of
- * tries must be reached, too: when a stopped process continues, the time is already over. */
+ * tries must be reached, too: after a stopped process continues, the time is already over. */
 #define PATIENCE_NS    (2 * MP_NS_PER_SECOND)
 #define PATIENCE_TRIES 16
 
-static __thread uint32_t own_tid; /* initial-exec: the whole recorder is compiled so */
+static __thread uint32_t own_tid; /* initial-exec, like the whole recorder */
 
 uint32_t mp_own_tid(void)
 {
@@ -79,7 +79,7 @@ static __attribute__((noinline)) bool wait_for(mp_lock *lock, uint32_t own, uint
     bool taken = false;
     for (;;) {
         uint32_t seen = atomic_load(&lock->owner);
-        if (!seen || tid_of(seen) == own) { /* a hook of this thread had it, and was left by a jump */
+        if (!seen || tid_of(seen) == own) { /* a hook of this thread had it, and a jump left the hook */
             taken = take_from(lock, seen, own);
             if (taken) break;
             continue;

@@ -20,8 +20,8 @@
 
 typedef struct {
     _Atomic uint32_t owner;   /* 0: free; else a thread's id, with MP_LOCK_WAITED if a thread sleeps */
-    _Atomic uint32_t in_vain; /* the owner for which a thread waited in vain; 0: none */
-    _Atomic uint32_t tries;   /* attempts of other threads since then; they do not wait any more */
+    _Atomic uint32_t in_vain; /* the owner for which another thread waited in vain; 0: none */
+    _Atomic uint32_t tries;   /* further attempts since then; these do not wait */
     _Atomic uint64_t since;
 } mp_lock;
 

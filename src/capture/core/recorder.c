@@ -12,7 +12,7 @@
 
 #define WAIT_MAX_NS (100 * MP_NS_PER_MS)
 
-/* Lets events of other threads be read: any later record of this hook will be newer than they are. */
+/* Lets events of other threads be read: later records of this hook will be newer than they are. */
 static void settle(struct mp_thread *thread)
 {
     if (thread->ring) atomic_store_explicit(&thread->ring->open_since, 0, memory_order_release);
@@ -83,7 +83,7 @@ static uint64_t stamp(struct mp_thread *thread)
     return now;
 }
 
-/* The ring is full: sleeps until the collector has read some records, at most WAIT_MAX_NS. False if it was in vain;
+/* The ring is full: sleeps until the collector has read some records, at most WAIT_MAX_NS. False: the wait was in vain;
  * records are then dropped until the tail moves. */
 static bool wait_for_room(struct mp_thread *thread, uint64_t head)
 {
@@ -164,7 +164,7 @@ static void record_block(struct mp_thread *thread, enum mp_event_type type, cons
     publish(thread);
 }
 
-/* Started anew in a forked child: it would otherwise leave out the same blocks as its parent. */
+/* It starts anew in a forked child, which would otherwise leave out the same blocks as its parent. */
 static void start_sampler(struct mp_thread *thread)
 {
     uint64_t seed = mp_clock_monotonic_ns() ^ (uint64_t)(uintptr_t)thread << 16;
@@ -189,7 +189,7 @@ static bool leaves_out(struct mp_thread *thread, const struct mp_block_facts *bl
     return false;
 }
 
-/* False, and counted as dropped: the table of tracks had no room for the block's track. */
+/* False if the table of tracks has no room for the block's track; the event then counts as dropped. */
 static bool has_track(const struct mp_block_facts *block)
 {
     if (__builtin_expect(block->track != MP_TRACK_NONE, 1)) return true;
@@ -282,7 +282,7 @@ void mp_record_question(struct mp_thread *thread, const struct mp_record *questi
     _Atomic uint64_t *dropped = &thread->ring->dropped;
     uint64_t events = atomic_load_explicit(dropped, memory_order_relaxed);
     mp_record_prepared(thread, question);
-    atomic_store_explicit(dropped, events, memory_order_relaxed); /* a question without room is no dropped event */
+    atomic_store_explicit(dropped, events, memory_order_relaxed); /* a dropped question is no dropped event */
     settle(thread);
     mp_session_ring_doorbell();
 }

@@ -7,11 +7,11 @@
  *         mp_hook_leave(thread);
  *     }
  *
- * mp_hook_enter() returns NULL if nothing is recorded, and inside another hook of the same thread. If the process is
- * recorded, the event that is lost then has been counted. Nothing here allocates, takes the GIL, calls CUDA, or fails
- * the program. mp_hook_enter() saves errno and mp_hook_leave() restores it. A hook sleeps only if its ring is full, for
- * at most a tenth of a second until the collector reads again. Once in a process's life it may sleep for two seconds,
- * when it attaches to a collector that does not answer.
+ * mp_hook_enter() returns NULL if nothing is recorded, and inside of another hook of the same thread. If the process is
+ * recorded, the lost event is counted. Nothing here allocates, takes the GIL, calls CUDA, or fails the program.
+ * mp_hook_enter() saves errno and mp_hook_leave() restores it. A hook sleeps only if its ring is full, for at most a
+ * tenth of a second until the collector reads again. Once in a process's life it may sleep for two seconds, when it
+ * attaches to a collector that does not answer.
  */
 #ifndef MP_CAPTURE_RECORDER_H
 #define MP_CAPTURE_RECORDER_H
@@ -55,7 +55,7 @@ struct mp_block_facts {
 #define MP_FACT_MEMBER(field, type) type field; /* as in struct mp_record */
     MP_FACT_FIELDS(MP_FACT_MEMBER, MP_FACT_MEMBER)
 #undef MP_FACT_MEMBER
-    bool only_if_known;   /* a free whose block may have been left out on purpose */
+    bool only_if_known;   /* a free whose block a sample may have left out */
     bool may_be_left_out; /* --sample may leave the block out: layers torch and app */
     bool stack_known;     /* `stack` and `module` were captured before; else they are captured now */
     uint32_t stack, module;

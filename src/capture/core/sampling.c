@@ -15,8 +15,8 @@ static uint64_t next_random(uint64_t *state)
     return z ^ z >> 31;
 }
 
-/* -ln(r / 2^64) to some 1e-11, because the recorder does not link libm. With r = m 2^e and 1/sqrt(2) <= m < sqrt(2), ln
- * m = 2 artanh(t) where t = (m - 1) / (m + 1). */
+/* -ln(r / 2^64) to some 1e-11, because the recorder does not link libm. With r = m 2^e and 1/sqrt(2) <= m < sqrt(2): ln
+ * m = 2 artanh(t), t = (m - 1) / (m + 1). */
 static double minus_log(uint64_t r)
 {
     double m = (double)(r ? r : 1);
@@ -45,7 +45,7 @@ void mp_sampler_start(struct mp_sampler *sampler, uint64_t seed, uint32_t mean)
 }
 
 /* A set of buckets, one cache line each. They have no chains, so a removal leaves no gap to repair. A block whose
- * bucket is full is not stored; the bucket is then marked, and every later free in it counts as possibly kept. */
+ * bucket is full is not stored. The bucket is then marked, and every later free in it counts as possibly kept. */
 #define BUCKETS 0x20000
 #define SLOTS   8
 
@@ -66,8 +66,8 @@ static struct set *get_set(bool to_make)
     return set;
 }
 
-/* Two blocks may have the same key, though rarely. A free of the wrong one is then recorded, and the collector ignores
- * it. */
+/* Two blocks may have the same key, though rarely. If the wrong one is freed, the free is recorded, and the collector
+ * ignores it. */
 static uint64_t key_of(uint16_t track, uint64_t address)
 {
     uint64_t state = address ^ (uint64_t)track << 48, key = next_random(&state);

@@ -28,8 +28,8 @@ static uint32_t generations; /* of this program image; survives a fork, unlike t
 static uint32_t recorded;    /* pid of the last process that recorded; survives a fork */
 static bool unrecorded;      /* a process could not record, so its children cannot either; survives a fork */
 
-/* The longest time of an attempt to attach. Later attempts are shorter, so that the program does not stand still
- * again. */
+/* The longest time for the first attempt to attach. Later attempts are shorter, so that the program does not stand
+ * still again. */
 #define ANSWER_WITHIN_NS (2 * MP_NS_PER_SECOND)
 #define LATER_WITHIN_NS  (100 * MP_NS_PER_MS)
 /* A short lack passes soon. If it lasts, attempts become rare (from 4 ms to 16 s apart), because each takes descriptors
@@ -175,7 +175,7 @@ static bool exchange_greeting(int connection, uint64_t give_up, int descriptors[
     bool is_cut = moved >= 0 && message.msg_flags & MSG_CTRUNC,
          taken = moved >= 0 && take_descriptors(&message, descriptors);
     bool lost = taken && (descriptors[0] < 0 || descriptors[1] < 0);
-    if (moved >= 0) errno = is_cut ? EMFILE : lost ? EBADF : 0; /* EMFILE: none were free for those of the answer */
+    if (moved >= 0) errno = is_cut ? EMFILE : lost ? EBADF : 0; /* EMFILE: no descriptors were free for the answer's */
     if (!taken) return false;
     return moved == sizeof *answer && answer->magic == MP_GREETING_MAGIC && answer->version == MP_SPOOL_VERSION;
 }
@@ -255,8 +255,8 @@ static void *map_doorbell(int descriptor)
     return at;
 }
 
-/* Returns 0, or errno, or -1 if there is no reason to report. *asked: the collector has answered, so it has made its
- * part. */
+/* Returns 0, or errno, or -1 if there is no reason to report. *asked: the collector has answered, so a recording
+ * exists. */
 static int attach(bool *asked)
 {
     uint64_t give_up = mp_clock_monotonic_ns() + (mp_session.page->attempts ? LATER_WITHIN_NS : ANSWER_WITHIN_NS);
@@ -329,7 +329,7 @@ static bool must_wait(const struct mp_session_page *page)
     return after && mp_clock_monotonic_ns() < after;
 }
 
-/* If something fails after the collector has answered, do not retry: every try would make a recording. */
+/* If something fails after the collector has answered, do not retry: every try would begin another recording. */
 static void attach_now(struct mp_session_page *page)
 {
     if (!atomic_load(&mp_session.pending) || must_wait(page)) return;

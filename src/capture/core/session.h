@@ -20,7 +20,7 @@
 
 /* Lies in a page that the kernel wipes in children (MADV_WIPEONFORK). Zero means "not recording, no lock held". */
 struct mp_session_page {
-    _Atomic uint32_t recording;  /* 1: the spool is mapped, and was attended when last checked */
+    _Atomic uint32_t recording;  /* 1: the spool is mapped, and the collector ran at the last check */
     _Atomic uint32_t generation; /* counts attaches since exec(); threads compare it with their own number */
     mp_lock attach_lock, table_lock, question_lock, snapshot_lock, module_lock;
     _Atomic uint32_t forking, holding, fork_in_vain; /* capture/core/fork.h */

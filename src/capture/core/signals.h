@@ -15,7 +15,7 @@
 
 #define MP_SIGNAL_BIT_(signal) (UINT64_C(1) << ((signal)-1))
 
-/* False: the system refuses, and no signal is blocked. */
+/* False: the system refuses, and all signals stay as they were. */
 static inline bool mp_signals_hold(uint64_t *before)
 {
     uint64_t all = ~(MP_SIGNAL_BIT_(SIGSEGV) | MP_SIGNAL_BIT_(SIGBUS) | MP_SIGNAL_BIT_(SIGFPE) |

@@ -18,7 +18,7 @@
  *
  * A thread may also continue here after the lock has been taken from it: it was stopped, or ran a long handler or a
  * coroutine. Slots and their number are therefore one block of memory, which stays mapped until the session ends.
- * Nothing is written beyond the part of the spool that is open. */
+ * Nothing is written beyond the open part of the spool. */
 #define FIRST_SLOTS (UINT64_C(1) << 12)
 #define MOVED_EACH  16
 #define MADE_MOST   32 /* tables that a look-up makes in its life; each is twice the last */
@@ -31,11 +31,11 @@ static struct lookup {
     struct slots *now, *old; /* `old`: the smaller table, until all its entries have moved */
     uint64_t used, moved;    /* entries; slots of `old` that were moved */
     struct slots *empty;     /* a table that has moved; its memory goes back piece by piece */
-    uint64_t given_back;     /* bytes of `empty` that went back */
+    uint64_t given_back;     /* bytes of `empty` that the kernel has back */
     struct {
         void *at;
         size_t bytes;
-    } made[MADE_MOST]; /* all, for mp_tables_end(): a forked child may lack the tables themselves */
+    } made[MADE_MOST]; /* all tables, for mp_tables_end(): a forked child may lack their memory */
     uint32_t made_count;
 } lookups[MP_TABLES] = {
     [MP_TABLE_NODES] = {.most = UINT64_C(1) << 24},
@@ -64,11 +64,11 @@ static void drop_old(struct lookup *lookup)
 {
     struct slots *old = lookup->old;
     lookup->old = NULL;
-    lookup->given_back = MP_ROOM_PIECE; /* the first piece has `mask` and stays */
+    lookup->given_back = MP_ROOM_PIECE; /* the first piece has `mask`, so it stays */
     lookup->empty = old != lookup->now ? old : NULL;
 }
 
-/* Gives one piece back at a time: for a whole large table the kernel takes 2 ms. */
+/* Returns one piece at a time: for a whole large table the kernel takes 2 ms. */
 static void give_back_some(struct lookup *lookup)
 {
     struct slots *empty = lookup->empty;
@@ -127,11 +127,12 @@ static struct mp_spool_table *table_of(enum mp_spool_table_id id)
     return &mp_session.header->tables[id];
 }
 
-/* Waits once for the collector to commit the needed part. If that was in vain (a full file system, a stopped
- * collector), later calls do not wait until it has committed something. A new path makes hundreds of calls. */
+/* Waits once for the collector to commit the needed part. After a wait in vain (a full file system, a stopped
+ * collector), later calls do not wait until the collector has committed something. This matters because a new path
+ * makes hundreds of calls. */
 static bool wait_for_space(enum mp_spool_table_id id, uint64_t need)
 {
-    static uint64_t in_vain[MP_TABLES]; /* what was committed when a wait was in vain; under the table lock */
+    static uint64_t in_vain[MP_TABLES]; /* the committed size when a wait was in vain; under the table lock */
     struct mp_spool_header *header = mp_session.header;
     struct mp_spool_table *table = table_of(id);
     uint64_t give_up = mp_clock_monotonic_ns() + WAIT_FOR_SPACE_NS, committed;
@@ -276,7 +277,7 @@ static void fill_slot(enum mp_spool_table_id table, uint32_t *slot, uint32_t id)
     struct lookup *lookup = &lookups[table];
     *slot = id + 1;
     lookup->used++;
-    if (lookup->old == lookup->now) lookup->old = NULL; /* a growth that a jump left before it began */
+    if (lookup->old == lookup->now) lookup->old = NULL; /* a jump left the growth before it began */
     if (lookup->old)
         move_some(table, lookup);
     else if (lookup->empty)

@@ -26,8 +26,8 @@ bool mp_tables_are_here(void);
 uint32_t mp_table_string(const char *text, size_t length);
 uint16_t mp_table_track(const struct mp_wire_track *track);
 
-/* The functions below need the table lock: mp_tables_lock() ... mp_tables_unlock(). mp_tables_lock() returns false, and
- * counts that, if it does not get the lock. */
+/* The functions below need the table lock: mp_tables_lock() ... mp_tables_unlock(). If mp_tables_lock() does not get
+ * the lock, it returns false and counts that. */
 bool mp_tables_lock(void);
 void mp_tables_unlock(void);
 uint32_t mp_table_string_locked(const char *text, size_t length);

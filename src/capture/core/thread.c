@@ -37,7 +37,9 @@ static void retire_ring(void *thread_pointer)
     self = NULL;
     struct mp_session_page *page = mp_session.page;
     if (thread->ring && atomic_load(&page->generation) == thread->generation) {
-        if (thread->inside) leave_behind(); /* ended in a hook: pthread_exit() in a handler, or cancelled */
+        if (thread->inside)
+            leave_behind(); /* the thread ended in a hook, by pthread_exit() in a handler or a
+                             * cancellation */
         atomic_store_explicit(&thread->ring->open_since, 0, memory_order_release);
         atomic_store_explicit(&thread->ring->state, MP_RING_RETIRED, memory_order_release);
     }
@@ -116,7 +118,7 @@ static void claim_ring(struct mp_thread *thread)
         atomic_store(&header->rings[index].state, MP_RING_FREE);
         return;
     }
-    struct mp_ring *ring = thread->ring = &header->rings[index]; /* at once: a handler may jump out of here */
+    struct mp_ring *ring = thread->ring = &header->rings[index]; /* at once, as a handler may jump out of here */
     ring->tid = mp_own_tid();
     memset(ring->name, 0, sizeof ring->name);
     mp_syscall(SYS_prctl, PR_GET_NAME, ring->name);
@@ -125,8 +127,8 @@ static void claim_ring(struct mp_thread *thread)
     thread->last_time_ns = mp_session_clock_ns();
 }
 
-/* On one stack a handler's frame lies below the interrupted code, with the registers that the kernel saved in between.
- * At least that many bytes. */
+/* On one stack, a handler's frame lies below the interrupted code, with the registers that the kernel saved in between.
+ * These take at least this many bytes. */
 #define SAVED_REGISTERS 700
 
 /* True if the thread has certainly left its hook, in two cases. The hook's frames lie further in than the thread is now
@@ -144,8 +146,8 @@ static bool is_surely_left(struct mp_thread *thread, uintptr_t frame)
     return hook_on_alternate || (further_out && mp_fronts.same_stack(thread, inner, frame + hook - inner));
 }
 
-/* True if the hook has lasted too long to be running. Most hooks that seem to go on do, but no hook lasts this long. If
- * the thread returns to the hook after all, no harm is done: the hook's event is not recorded. */
+/* True if the hook has lasted too long to be running. Most hooks that seem to run do run, but no hook runs this long.
+ * If the thread returns to the hook after all, no harm is done: the hook's event is not recorded. */
 static bool has_lasted(struct mp_thread *thread)
 {
     enum { CALLS = 32 };

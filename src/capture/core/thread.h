@@ -15,7 +15,7 @@
 struct mp_thread {
     uintptr_t inside; /* the recursion guard: address of a frame near the running hook; 0: no hook runs */
     uint32_t hook;    /* counts hooks, so that a hook notices if another one ran in between */
-    uint32_t refused; /* calls refused while hook number `refused_in` ran; the first at `refused_ns` */
+    uint32_t refused; /* calls refused while hook number `refused_in` ran; the first came at `refused_ns` */
     uint32_t refused_in;
     uint64_t refused_ns;
     int saved_errno;      /* the program's, while inside a hook */
@@ -34,8 +34,8 @@ struct mp_thread {
     /* The parts' memory lies behind it (capture/core/front.h). */
 };
 
-/* This thread's state with a ring of the present session; NULL where the memory cannot be had, or a hook is under way.
- * Call inside a hook, with the session recording. */
+/* This thread's state with a ring of the current session. NULL: no memory, or a hook of the thread runs. Call inside a
+ * hook, with the session recording. */
 struct mp_thread *mp_thread_self(void);
 
 /* Sets the recursion guard. False: it was set already. It takes one instruction, so that a handler, or a coroutine that

@@ -18,8 +18,8 @@ static char *anchors, *whole;
 static uint64_t page_bytes, whole_bytes;
 static struct mp_spool_header *header;
 
-/* A thread may continue late with a growth that another thread has made meanwhile. Each growth therefore has an entry
- * of its own, and the larger view stays. */
+/* A thread may finish a growth late, after another thread has made the same one. Each growth therefore has its own
+ * entry, and the larger view stays. */
 static struct mp_view views[MP_TABLES][VIEWS_MOST];
 static _Atomic uint32_t made[MP_TABLES];
 static const struct mp_view *_Atomic largest[MP_TABLES];
@@ -139,7 +139,7 @@ bool mp_view_grow(enum mp_spool_table_id table, uint64_t bytes)
     *view = (struct mp_view){0};
     char *at = open_part(table, bytes);
     if (!at) {
-        uint32_t after = place + 1; /* gives the entry back, unless the next one was taken */
+        uint32_t after = place + 1; /* returns the entry, unless another thread took the next one */
         atomic_compare_exchange_strong(&made[table], &after, place);
         return false;
     }

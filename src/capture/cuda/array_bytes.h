@@ -1,4 +1,4 @@
-/* The bytes of an array, or of a mipmap with so many levels, by its description. Never allocates. */
+/* The bytes of an array, or of a mipmap with that many levels, from its description. Never allocates. */
 #ifndef MP_CAPTURE_CUDA_ARRAY_BYTES_H
 #define MP_CAPTURE_CUDA_ARRAY_BYTES_H
 

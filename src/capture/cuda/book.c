@@ -82,12 +82,12 @@ void mp_book_end_unknown(struct mp_thread *thread, enum mp_book book, int device
     record_free(thread, &block);
 }
 
-/* If the driver refused memory, PyTorch's caching allocator may have asked. It can have asked only if c10's part for
- * CUDA is loaded, under any file name. */
+/* If the driver refused memory, looks for PyTorch's caching allocator, which may have asked for it. It can have asked
+ * only if c10's CUDA library is loaded, under any file name. */
 static void look_for_allocator(void)
 {
     static struct mp_loaded_end looked_until; /* the driver may refuse often */
-    static _Atomic bool is_there;             /* found; holds for a forked child's session, too */
+    static _Atomic bool is_there;             /* found once; stays true in a forked child's session */
     struct mp_loaded found;
     _Atomic uint32_t *has = &mp_session.header->has_cuda_allocator;
     if (atomic_load_explicit(has, memory_order_relaxed)) return;
@@ -145,7 +145,7 @@ void mp_book_end(struct mp_thread *thread, const struct mp_live *entry)
 void mp_book_begin(struct mp_thread *thread, struct mp_live *entry)
 {
     struct mp_live before, held;
-    /* A record of CUPTI's reports a variable, on any thread, so the present stack says nothing of it. */
+    /* A record of CUPTI's reports a variable, on any thread, so the current stack has nothing to do with it. */
     if (entry->book && !entry->stack && entry->class != MP_LIVE_STATIC) {
         struct mp_captured captured = mp_book_stack(thread);
         entry->stack = captured.stack;

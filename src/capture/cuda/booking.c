@@ -81,8 +81,8 @@ static void exit_host_register(struct mp_cuda_event *event)
 
 /* ---- the table of actions ---------------------------------------------------------------------------------------- */
 
-/* A call that makes an object, to which its first argument points. The object ends with the context, or, with `stays`,
- * does not. `sized`: the second argument is its size, and a refusal is recorded. */
+/* A call that makes an object, to which its first argument points. The object ends with its context, unless `stays` is
+ * set. `sized`: the second argument is its size, and a refusal is recorded. */
 struct begins {
     enum mp_live_class class;
     enum mp_book book;

@@ -2,8 +2,8 @@
  * The effect of a driver's call on the tracks. Both ways of seeing a call use it: CUPTI's callbacks and the wrappers of
  * libmemprof-hooks.so. They call mp_cuda_enter() before the call and mp_cuda_exit() after it, with the same visit.
  *
- * A free is published before the call goes down, since the driver may hand the address to another thread before this
- * call returns. An allocation is published after the call. If a free fails, a second record takes it back. A context
+ * A free is recorded before the call goes down, since the driver may give the address to another thread before this
+ * call returns. An allocation is recorded after the call. If a free fails, a second record takes it back. A context
  * owns streams, events, modules with their variables, and most memory. All of it ends with the context. Pools with
  * their blocks, physical handles, address ranges, libraries and graphs stay: the device owns them.
  *
@@ -33,7 +33,7 @@
 
 enum mp_book {
     MP_BOOK_NONE,
-    /* of a device: cuda:N/driver... */
+    /* for a device: cuda:N/driver... */
     MP_BOOK_DEVICE,    /* "": memory handed out: linear, arrays, physical handles, modules' variables */
     MP_BOOK_POOL,      /* blocks of stream-ordered pools; reserved: the pools' own memory */
     MP_BOOK_GRAPH,     /* blocks that launches of graphs allocate; reserved: the device's graph pool */
@@ -42,11 +42,11 @@ enum mp_book {
     MP_BOOK_ADDRESSES, /* reserved address ranges: no memory */
     MP_BOOK_MAPPED,    /* address ranges with memory behind them: the memory that "" has, too */
     MP_BOOK_IMPORTED,  /* memory of another process or interface */
-    /* of the host: cpu/driver... */
+    /* for the host: cpu/driver... */
     MP_BOOK_PINNED,     /* "" */
     MP_BOOK_HOST_POOL,  /* blocks of pools in host memory */
     MP_BOOK_REGISTERED, /* the program's own memory, registered with the driver */
-    /* of a device again: handles, 0 bytes each */
+    /* for a device again: handles, 0 bytes each */
     MP_BOOK_CONTEXTS,
     MP_BOOK_MODULES,
     MP_BOOK_LIBRARIES,
@@ -68,7 +68,7 @@ enum { MP_POOL_OF_DEVICE, MP_POOL_OF_HOST, MP_POOL_MANAGED, MP_POOL_IMPORTED };
 uint16_t mp_book_track(enum mp_book book, int device);
 
 /* Begins a block: makes the entry live and, if it has a book, records it. Captures the stack unless entry->stack is
- * set. An earlier entry of the same value must have ended unseen, so it ends now. */
+ * set. If an earlier entry has the same value, its end was missed, so it ends now. */
 void mp_book_begin(struct mp_thread *thread, struct mp_live *entry);
 /* Captures the present stack, for entries that begin at this moment. */
 struct mp_captured mp_book_stack(struct mp_thread *thread);
@@ -90,7 +90,7 @@ void mp_book_graphs_hold(struct mp_thread *thread, int device, uint64_t bytes);
 /* For a forked child: no pool or graph holds memory there. */
 void mp_book_reset(void);
 
-/* One call of the driver between its enter and its exit, and what a thread remembers of such calls. */
+/* One call of the driver from its enter to its exit, and what a thread remembers of its calls. */
 
 /* A call's state. Its owner zeroes it. */
 #define MP_CUDA_VISIT_TAKEN 4

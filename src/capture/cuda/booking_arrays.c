@@ -76,7 +76,7 @@ void mp_exit_external_import(struct mp_cuda_event *event)
                   MP_BOOK_IMPORTED, MP_KIND_DEVICE);
 }
 
-/* The same memory again; destroying the mipmap ends that. */
+/* It is the same memory again, under a second handle. Destroying the mipmap ends this entry. */
 void mp_exit_external_mipmap(struct mp_cuda_event *event)
 {
     const struct mp_params_cuExternalMemoryGetMappedMipmappedArray *a = event->arguments;
@@ -86,7 +86,7 @@ void mp_exit_external_mipmap(struct mp_cuda_event *event)
                   MP_KIND_ARRAY);
 }
 
-/* Likewise, by address; cuMemFree ends it. */
+/* Likewise, by address. cuMemFree ends this entry. */
 void mp_exit_external_buffer(struct mp_cuda_event *event)
 {
     const struct mp_params_cuExternalMemoryGetMappedBuffer *a = event->arguments;

@@ -74,7 +74,7 @@ void mp_cuda_pool_holds(struct mp_cuda_event *event, uint64_t pool, uint64_t byt
         mp_book_pool_holds(event->thread, known.other, bytes, mp_session_clock_ns());
 }
 
-/* Begins a block of a pool. `pool`: an entry with the pool's number and origin. */
+/* Begins a pool's block. `pool`: an entry with the pool's number and origin. */
 static void begin_block(struct mp_cuda_event *event, uint64_t address, uint64_t bytes, const struct mp_live *pool,
                         int device)
 {

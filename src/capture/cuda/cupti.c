@@ -17,13 +17,14 @@
 
 #define FLUSH_EVERY_NS  MP_NS_PER_SECOND
 #define FLUSH_PERIOD_MS 1000
-#define NOT_FOUND       -1 /* ours; no result of CUPTI's has this value */
+#define NOT_FOUND       -1 /* memprof's own value; no result of CUPTI's is negative */
 /* A call's correlation word with this mark is ours; its low byte is the visit's index. */
 #define VISIT_MARK UINT64_C(0x6d656d70726f6600)
 
 static void *subscriber;
 static pid_t holder;               /* the process that subscribed */
-static uint32_t holder_generation; /* of its session: a child made by a raw clone() finds another in the wiped page */
+static uint32_t holder_generation; /* number of its session: a child of a raw clone() finds another number in the wiped
+                                    * page */
 static _Atomic bool held;
 static _Atomic uint64_t last_flush;
 static bool reported[MP_CUDA_CALL_COUNT]; /* set before the first callback */

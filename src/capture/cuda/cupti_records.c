@@ -1,7 +1,7 @@
 /*
  * CUPTI's records of memory and of pools. Each memory record is compared with the call that a callback reported. They
- * belong together if correlation id and address are equal. The address alone decides if the record has the id of a
- * runtime call around the driver's call. Records come late, in no order, on any thread.
+ * belong together if correlation id and address are equal. If the record has the id of a runtime call around the
+ * driver's call, only the address counts. Records come late, in no order, on any thread.
  */
 #include <stdatomic.h>
 #include <string.h>
@@ -81,8 +81,8 @@ static struct expected *find_partner(struct expected *set, const struct expected
     return found;
 }
 
-/* Pairs the remaining entries by address alone, the oldest with the oldest. Records may have no ids, or the ids of
- * runtime calls around the driver's. */
+/* Pairs the remaining entries by address, the oldest with the oldest. Records may have no ids, or the ids of runtime
+ * calls around the driver's. */
 static void settle(struct expected *set)
 {
     for (struct expected *at = set; at < set + WAYS; at++) {

@@ -71,7 +71,7 @@ static bool grow(struct shard *shard)
     return true;
 }
 
-/* Removes an entry. Entries behind it move up into the gap if they were displaced over it. */
+/* Removes an entry. Moves entries behind it up into the gap, if they were displaced over it. */
 static void take_away(struct shard *shard, struct mp_live *slot)
 {
     uint64_t mask = shard->room - 1, gap = (uint64_t)(slot - shard->slots);

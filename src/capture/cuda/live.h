@@ -1,7 +1,7 @@
 /*
  * The program's live CUDA memory and handles, by address or handle. The recorder needs this list for two reasons: a
  * free gives only an address, and handles are counted by reference. It consists of sharded hash tables in mapped
- * memory. Nothing here allocates. If memory cannot be mapped, an entry is lost, and its end counts as that of an
+ * memory. Nothing here allocates. If memory cannot be mapped, an entry is lost, and its end counts as the end of an
  * unknown block.
  *
  * Any thread, inside a hook. In a forked child mp_live_reset() comes first.

@@ -25,7 +25,7 @@
 #define LOOK_AGAIN_NS    (100 * MP_NS_PER_MS) /* a killed collector wakes nobody */
 
 enum window { WINDOW_AS_CONFIGURED, WINDOW_OPEN, WINDOW_CLOSED };
-static _Atomic int window; /* what start() and stop() said last */
+static _Atomic int window; /* the last of start() and stop() */
 
 static int active(void)
 {
@@ -76,9 +76,9 @@ static void mark(const char *name)
     plain(MP_EVENT_MARK, name ? name : "");
 }
 
-/* A pool's number is its index + 1: 0 is "not recorded", and the number after the last stands for all pools for which
- * there is no room, whose events count as dropped. Numbers and names live in the process's own memory, so that a
- * forked child, whose spool has tracks of its own, goes on with those that its parent got. */
+/* A pool's number is its index + 1. 0 means "not recorded". The number after the last is for all further pools, whose
+ * events count as dropped. Numbers and names are in the process's own memory. A forked child, whose spool has its own
+ * tracks, thus keeps its parent's pools. */
 #define POOLS_MAX 254
 #define NO_ROOM   (POOLS_MAX + 1)
 static struct pool {
@@ -121,8 +121,8 @@ static uint32_t find_or_add_pool(const char *name, int device)
     return number;
 }
 
-/* Not a hook: a pool is no event. A pool made by a thread without a ring, or before recording can begin, must serve
- * later; until then its blocks count as dropped. */
+/* Not a hook: a pool is no event. A pool made by a thread without a ring, or before recording begins, must work later.
+ * Until then its blocks count as dropped. */
 static uint32_t pool(const char *name, int device)
 {
     bool recording = mp_session_recording();
@@ -135,7 +135,7 @@ static uint32_t pool(const char *name, int device)
     }
     uint32_t number = find_or_add_pool(name && *name ? name : "pool", device < 0 ? MEMPROF_HOST : device);
     if (number && number != NO_ROOM && thread)
-        track_of(&pools[number - 1]); /* known to statistics before its first block */
+        track_of(&pools[number - 1]); /* statistics know the pool before its first block */
     if (thread) thread->inside = 0;
     errno = saved;
     return number;
@@ -187,8 +187,8 @@ static void pool_free(uint32_t pool_number, const void *ptr)
     mp_hook_leave(thread);
 }
 
-/* The path as it was when the program asked: another thread may change the folder meanwhile. False: too long, or there
- * is no folder. */
+/* The absolute path at the time of the call, as another thread may change the folder meanwhile. False: too long, or the
+ * folder is gone. */
 static bool absolute_path(const char *path, char *absolute, size_t room)
 {
     size_t length = 0;
@@ -254,14 +254,14 @@ static int snapshot(const char *path)
     return done;
 }
 
-/* A track's number by its name; all tracks for NULL; MP_RECORD_ALL_TRACKS - 1 where there is none of that name. */
+/* A track's number by its name. NULL: all tracks. MP_RECORD_ALL_TRACKS - 1: no track has that name. */
 #define NO_SUCH_TRACK (MP_RECORD_ALL_TRACKS - 1)
 static uint16_t track_by_name(const char *name)
 {
     if (!name) return MP_RECORD_ALL_TRACKS;
-    const uint64_t count = track_count(); /* before the views: others enter tracks meanwhile */
+    const uint64_t count = track_count(); /* read before the views, as other threads add tracks */
     const struct mp_wire_track *tracks = (const struct mp_wire_track *)mp_view(MP_TABLE_TRACKS)->at;
-    const char *strings = mp_view(MP_TABLE_STRINGS)->at; /* NULL: none was entered, and no track has a name */
+    const char *strings = mp_view(MP_TABLE_STRINGS)->at; /* NULL: no strings yet, so no track has a name */
     for (uint64_t i = 0; i < count; i++) {
         uint32_t length = 0;
         const char *pool_name = "";
@@ -366,7 +366,7 @@ static void torch_step(void)
 
 static void call_begins(const char *function)
 {
-    /* Another memprof around this one may have asked for its own. */
+    /* Another memprof around this one may want its own step function. */
     if (!function || !mp_session_recording() || !mp_step_function_means(mp_session.config.step_at, function)) return;
     mp_stack_calls_are_reported();
     plain(MP_EVENT_STEP, function);

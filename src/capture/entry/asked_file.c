@@ -8,7 +8,7 @@
 #include "base/kernel.h"
 #include "capture/core/descriptor.h"
 
-/* True if the path exists and must not be replaced: only a regular file may be, and only with `force`. */
+/* True if the path exists and must not be replaced. Only a regular file may be replaced, and only with `force`. */
 static bool is_in_the_way(const char *path, bool force)
 {
     struct stat facts;

@@ -18,7 +18,7 @@ struct mp_asked_file {
 
 /* Makes an empty file next to `path`. Fails if `path` exists, unless `force` is set. */
 void mp_asked_file_make(struct mp_asked_file *file, const char *path, unsigned number, bool force);
-/* Moves the file to `path` if it is `whole`, else removes it. False: `path` was not made. */
+/* Moves the file to `path` if it is `whole`, else removes it. False: there is no file at `path`. */
 bool mp_asked_file_end(const struct mp_asked_file *file, const char *path, bool whole, bool force);
 
 #endif

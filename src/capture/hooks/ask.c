@@ -5,7 +5,7 @@
 
 #include "capture/hooks/hooks.h"
 
-/* X(member, name, arguments): functions of the driver. Each is older than the feature that it is asked about. */
+/* X(member, name, arguments): functions of the driver. Each function is older than the feature in question. */
 #define QUESTIONS(X)                                                                                                   \
     X(current, "cuCtxGetCurrent", (mp_cu_handle * context))                                                            \
     X(device, "cuCtxGetDevice", (int *device))                                                                         \
@@ -41,7 +41,7 @@ static bool find_questions(void)
     QUESTIONS(QUESTION)
 #undef QUESTION
     if (!answers.current || !answers.device) return false;
-    driver = answers; /* every thread writes the same value */
+    driver = answers; /* every thread writes the same values */
     atomic_store_explicit(&found, true, memory_order_release);
     return true;
 }
@@ -113,7 +113,7 @@ void mp_hooks_report_devices(const struct mp_cuda_hooks *recorder)
 }
 
 /* Counts captures from their begin to their end. An end that fails because the capture is spoilt counts, too. After any
- * other failure a capture continues: the end came for a stream that does not capture, or from the wrong thread. */
+ * other failure the capture goes on: the end was for a stream without a capture, or from the wrong thread. */
 static void follow_captures(enum mp_cuda_action action, int result)
 {
     bool ends = result == MP_CU_SUCCESS || result == MP_CU_CAPTURE_INVALIDATED || result == MP_CU_CAPTURE_UNJOINED;

@@ -152,7 +152,7 @@ static bool matches(const struct mp_cuda_call *call, const char *name, int versi
            (!call->per_thread || flags & MP_CU_LOOKUP_PER_THREAD_STREAM);
 }
 
-/* The row by name and version, as the table says; MP_CUDA_CALL_COUNT: none. */
+/* The row with that name and version in the table; MP_CUDA_CALL_COUNT: none. */
 static unsigned call_by_version(const char *name, int version, unsigned long long flags)
 {
     unsigned best = MP_CUDA_CALL_COUNT;
@@ -171,7 +171,7 @@ static unsigned call_by_version(const char *name, int version, unsigned long lon
     return best;
 }
 
-/* The row by the driver's answer: mostly that is an exported function, so the row is certain. */
+/* The row by the driver's answer: this is mostly an exported function, so the row is certain. */
 static unsigned call_by_function(const char *name, void *function)
 {
     struct mp_loaded driver;

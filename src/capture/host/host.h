@@ -23,7 +23,7 @@ struct mp_host_hooks {
     /* Records a block of the sample, after the allocator has returned it. `caller`: an address in the code that called
      * the wrapper. False: it is not recorded, and freed() need not be called. */
     bool (*allocated)(void *block, size_t bytes, const void *caller);
-    /* Call it for a block that may be in the sample, before the allocator gets it back. True: it was in the sample. */
+    /* Call it for a block that may be in the sample, before the allocator frees it. True: it was in the sample. */
     bool (*freed)(void *block);
 };
 /* For the wrappers' library. From then on stacks leave that library's frames out. NULL: nothing is recorded here. */

@@ -2,8 +2,8 @@
  * libmemprof-malloc.so: the C allocator's functions, wrapped (host.h). For a block outside the sample, an allocation
  * costs a subtraction, and a free costs one look into a table of counts.
  *
- * The loader calls malloc() before any constructor has run, and dlsym() allocates. The first call therefore finds the
- * next definitions in the loader's list (capture/native/loaded.h). They are those of jemalloc or tcmalloc if these were
+ * The loader calls malloc() before any constructor runs, and dlsym() allocates. The first call therefore finds the next
+ * definitions in the loader's list (capture/native/loaded.h). They are those of jemalloc or tcmalloc if these were
  * preloaded or linked, else the C library's. A program with an allocator of its own linked in never calls these
  * functions.
  */
@@ -19,7 +19,7 @@
 #include "capture/native/loaded.h"
 #include "wire/config.h"
 
-/* Shells and other small programs end before this many samples (some 8 MiB), and need no recording. */
+/* A process is recorded only after this many samples (some 8 MiB): shells and other small programs end before. */
 #define PASSED_OVER 16
 
 #define EXPORTED            __attribute__((visibility("default")))
@@ -72,7 +72,7 @@ static struct {
 } next;
 static _Atomic bool are_found;
 
-/* Several threads may run it at once: they find the same. */
+/* Several threads may run it at once: they find the same functions. */
 static __attribute__((noinline)) void find_next(void)
 {
     struct mp_loaded loaded;

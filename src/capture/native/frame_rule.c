@@ -12,8 +12,8 @@
 enum { REGISTER_BP = 6, REGISTER_SP = 7, REGISTER_RETURN = 16, RETURN_OFFSET = -8, REMEMBERED_MAX = 8 };
 enum { ABSOLUTE = 0x00, U4 = 0x03, U8 = 0x04, S4 = 0x0b, S8 = 0x0c, PC_RELATIVE = 0x10, SORTED_TABLE = 0x3b };
 
-/* Reads a module's tables: in place, or through the kernel, some bytes at once, if another thread may unload the
- * module. */
+/* Reads a module's tables. If another thread may unload the module, it reads through the kernel, several bytes at
+ * once. */
 struct memory {
     bool by_kernel;
     uintptr_t from;

@@ -166,7 +166,7 @@ static bool may_read(struct mp_known_frames *known, uintptr_t sp, uintptr_t end)
  * which stays mapped until the thread ends. */
 
 extern void *__libc_stack_end;                      /* defined in ld.so */
-static uintptr_t thread_data = (uintptr_t)16 << 10; /* the most bytes between the outermost frame and the end */
+static uintptr_t thread_data = (uintptr_t)16 << 10; /* the most bytes from the outermost frame to the end */
 
 static int add_thread_data(struct dl_phdr_info *info, size_t bytes, void *unused)
 {
@@ -335,7 +335,7 @@ static inline __attribute__((always_inline)) struct mp_walked walk(struct mp_kno
         if (frames) frames[count] = (struct mp_native_frame){at->address, registers.sp, base};
         count++;
         sum = sum * HASH_FACTOR + at->address;
-        if (__builtin_expect(base <= registers.sp, 0)) { /* no caller, except behind a handler */
+        if (__builtin_expect(base <= registers.sp, 0)) { /* no caller, except after a handler */
             how = kind == OUTERMOST ? outermost : MP_WALK_LOST;
             struct registers interrupted = registers; /* a copy, so that `registers` can stay in registers */
             address = kind == SIGNAL ? leave_handler(known, &interrupted) : 0;

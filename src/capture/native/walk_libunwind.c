@@ -36,7 +36,7 @@ struct libunwind {
 #    define EXPANDED(name) #    name
 #    define SYMBOL(name)   EXPANDED(name)
 
-/* Beside this library, where the portable package has it; else where the system does. */
+/* Next to this library, if the portable package has it there; else the system's. */
 static void *open_library(void)
 {
     char path[4096];
@@ -79,7 +79,7 @@ static bool open_libunwind(struct libunwind *table)
         if (!found) library = NULL;
         memcpy(symbols[i].slot, &found, sizeof found);
     }
-    dlerror(); /* the text of a failure is not the program's business */
+    dlerror(); /* the program must not see the text of our own failure */
     return library != NULL;
 }
 
@@ -120,7 +120,7 @@ void mp_libunwind_forget(void)
     release_forks();
 }
 
-/* libunwind takes locks, its own and the loader's: a handler must not leave it while it holds one. */
+/* libunwind takes its own locks and the loader's: a signal handler must not leave it while it holds one. */
 static bool begin(uint64_t *signals)
 {
     return has_libunwind && mp_signals_hold(signals);

@@ -1,11 +1,11 @@
-/* The functions of walk.h by libunwind, whose contracts they share. It takes locks, makes system calls and may
+/* The functions of walk.h by libunwind, with the same contracts. It takes locks, makes system calls and may
  * allocate. */
 #ifndef MP_CAPTURE_NATIVE_WALK_LIBUNWIND_H
 #define MP_CAPTURE_NATIVE_WALK_LIBUNWIND_H
 
 #include "capture/native/walk.h"
 
-/* For the constructor. False: libunwind is not installed; the others then find nothing. */
+/* For the constructor. False: libunwind is not installed; the other functions then find nothing. */
 bool mp_libunwind_start(void);
 void mp_libunwind_forget(void);
 struct mp_walked mp_libunwind_walk(uint64_t generation, void **addresses, int room);

@@ -40,12 +40,12 @@ void mp_nvtx_name(char to[NVTX_NAME_ROOM], unsigned domain, int32_t message_type
 
 #define NVTX_DEPTH      128
 #define NVTX_LANES      255        /* started ranges that may be open at once */
-#define NVTX_UNRECORDED UINT32_MAX /* in place of a name: this range is not recorded */
+#define NVTX_UNRECORDED UINT32_MAX /* instead of a name: this range is not recorded */
 
 extern const struct mp_front mp_nvtx_front; /* nvtx.c */
 
 struct mp_nvtx_stack {
-    uint32_t generation; /* of the session whose string ids these are */
+    uint32_t generation; /* session to which these string ids belong */
     uint32_t count;
     struct mp_nvtx_open {
         uint32_t name; /* string id of the spool */

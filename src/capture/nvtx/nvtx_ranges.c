@@ -14,7 +14,8 @@ void mp_nvtx_stack_renew(struct mp_nvtx_stack *stack, uint32_t generation)
 bool mp_nvtx_stack_push(struct mp_nvtx_stack *stack, unsigned domain, uint32_t name)
 {
     stack->depth[domain]++;
-    /* Once a range of a domain lies too deep, all further ones of the domain do: a pop must meet the innermost. */
+    /* Once a range of a domain has no room, all further ones of the domain are counted only: a pop must end the
+     * innermost range. */
     if (stack->count == NVTX_DEPTH || stack->deeper[domain]) {
         stack->deeper[domain]++;
         return false;

@@ -41,7 +41,7 @@ bool mp_python_calls_any(void)
     return atomic_load_explicit(&code_count, memory_order_acquire);
 }
 
-/* The name of a function that the user asked for; 0: he did not ask for it. */
+/* The name of the function if the user asked for it; 0: another function. */
 static uint32_t name_of(const struct mp_python_layout *layout, const char *code)
 {
     uint32_t count = atomic_load_explicit(&code_count, memory_order_acquire);
@@ -130,7 +130,7 @@ static struct look look_at(const struct mp_python_layout *layout, const char *th
     return look;
 }
 
-/* True if a loop of the call, or of a frame further in, leads back to where that frame stands. */
+/* True if a loop of the call's frame, or of an inner frame, leads back to that frame's position. */
 static bool loops_inside(const struct mp_python_layout *layout, const char *thread, const struct look *look)
 {
     for (const char *frame = first_frame(layout, thread); frame; frame = next_frame(layout, frame)) {
@@ -155,7 +155,7 @@ static bool loops_outside(const struct mp_python_layout *layout, const struct lo
     return false;
 }
 
-/* Judges a call that stands where it first allocated. `at_once`: it has not allocated elsewhere since. */
+/* Judges a call that is where it first allocated. `at_once`: it has not allocated anywhere else since. */
 static enum mp_python_calls_answer judge_again(const struct mp_python_layout *layout, const char *thread,
                                                const struct look *look, bool at_once)
 {
@@ -181,7 +181,7 @@ static enum mp_python_calls_answer judge(const struct mp_python_layout *layout, 
     return judge_again(layout, thread, look, now->first == before->last);
 }
 
-/* Called when the stack with that outermost frame has no call of the function: forgets its calls, except suspended
+/* Called when the stack with that outermost frame has no call of the function. Forgets its calls, except suspended
  * ones. */
 static void forget(struct mp_python_calls *calls, const void *bottom)
 {
@@ -197,7 +197,7 @@ static struct mp_python_call *find_call(struct mp_python_calls *calls, const voi
     return NULL;
 }
 
-/* Returns an entry for a new call: a free one, else the one that no look has seen for longest. */
+/* Returns an entry for a new call: a free one, else the one that was seen least recently. */
 static struct mp_python_call *find_place(struct mp_python_calls *calls)
 {
     struct mp_python_call *oldest = &calls->at[0];

@@ -38,8 +38,8 @@ struct mp_python_calls {
     uint32_t looks;
 };
 
-/* Says if a new call begins. MAY_BEGIN: the last call stands again at its first allocation, and
- * nothing shows whether it is the same call. */
+/* Says if a new call begins. MAY_BEGIN: a call is again where the last one first allocated, and nothing shows whether
+ * it is the same call. */
 enum mp_python_calls_answer { MP_PYTHON_CALL_GOES_ON, MP_PYTHON_CALL_BEGINS, MP_PYTHON_CALL_MAY_BEGIN };
 
 /* Adds a code object of the function. `identity`: as mp_python_code_identity() returns it (walk.h). `name`: number of

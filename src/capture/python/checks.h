@@ -22,8 +22,8 @@ enum mp_python_verdict mp_python_check_shape(const struct mp_python_layout *layo
 /* Looks up the API functions for mp_python_check_api(). Call it first, on one thread, in a hook. */
 void mp_python_check_api_start(const struct mp_loaded *library);
 
-/* Compares the stack just walked, and the descriptions of its frames, with Python's own API. Call it only if the thread
- * is attached, at a moment at which its API may be used. It makes frame objects, so Python's allocator runs, but
+/* Compares the stack of the last walk, and the descriptions of its frames, with Python's own API. Call it only if the
+ * thread is attached, at a moment at which its API may be used. It makes frame objects, so Python's allocator runs, but
  * Python's cyclic collector does not. */
 enum mp_python_verdict mp_python_check_api(const struct mp_python_layout *layout, const char *thread,
                                            const struct mp_python_stack *stack);

@@ -36,7 +36,7 @@ struct texts {
 
 static struct slot *_Atomic slots; /* NULL: no module has a name yet */
 static struct texts *texts;
-static _Atomic uint32_t naming = 1; /* counts, from 1: names given, and changes of the function to ask */
+static _Atomic uint32_t naming = 1; /* from 1 on: number of names given, and of changes of the function to ask */
 static struct mp_asker asker;
 
 /* Maps the table before the first name, under the lock. False: there is no memory. */

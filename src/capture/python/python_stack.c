@@ -12,8 +12,8 @@
 /* How far the interpreter has been found and checked. The state only grows. */
 enum state {
     ABSENT,
-    FOUND,  /* a known version: its shape is checked at the first stack */
-    SHAPED, /* the shape is right, and walks count; to be compared with Python's API once */
+    FOUND,  /* the version is known: its shape is checked at the first stack */
+    SHAPED, /* the shape is right, and walks count; the comparison with Python's API comes once */
     READY,
     OFF,
 };

@@ -186,8 +186,8 @@ static void count_in_header(_Atomic uint64_t *counter)
     atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
 }
 
-/* Enters a merged path (innermost first) into the tables, from its outer end, below node `root`. A deeper stack keeps
- * its inner 3/4 `depth` frames and its outer 1/4, with a mark between. `lost`: the outer end is unknown, and is marked,
+/* Adds a merged path (innermost first) to the tables, from its outer end, below node `root`. A deeper stack keeps its
+ * inner 3/4 `depth` frames and its outer 1/4, with a mark between. `lost`: the outer end is unknown, and is marked,
  * too. */
 static uint32_t enter_path(struct mp_stack_room *room, size_t count, bool cut, bool lost, uint32_t root)
 {
@@ -223,8 +223,8 @@ static bool is_own(const void *address)
     return (uint64_t)(uintptr_t)address - left_out[0].start < left_out[0].end - left_out[0].start;
 }
 
-/* Removes the recorder's own inner frames. Its definitions of PyTorch's functions are removed, too: they lie between
- * two functions of PyTorch. A walk that went past the call which runs a node is cut at that call. */
+/* Removes the recorder's own inner frames, also those of its definitions of PyTorch's functions. These definitions lie
+ * between two functions of PyTorch. If the walk went past the call that runs a node, cuts it at that call. */
 static void leave_out_own(const struct mp_backward *root, struct mp_native_stack *native, void **addresses)
 {
     uint32_t from = 0, kept = 0;
@@ -240,7 +240,8 @@ static void leave_out_own(const struct mp_backward *root, struct mp_native_stack
     native->count = kept;
 }
 
-/* Walks the native stack. `frame`: of a function that stays on the stack. `root`: the node whose call ends the walk. */
+/* Walks the native stack. `frame`: a frame of a function that stays on the stack. `root`: the node whose call ends the
+ * walk. */
 static struct mp_native_stack walk_native(struct mp_stack_room *room, const void *frame, const struct mp_backward *root,
                                           uint64_t *hash)
 {
@@ -269,8 +270,8 @@ static bool walk_python(struct mp_stack_room *room, const struct mp_backward *ro
     return mp_session.config.python_stacks && mp_python_walk(python, may_call_python);
 }
 
-/* Learns where the interpreter loop is. It needs the whole stack: `python` may have ended early, so all is walked
- * again. */
+/* Finds the code of the interpreter loop. It needs the whole stack: `python` may have ended early, so all of it is
+ * walked again. */
 static bool learn_loop(struct mp_known_frames *known, const struct mp_python_stack *python)
 {
     struct mp_python_stack whole = *python;
@@ -294,8 +295,8 @@ static uint64_t lost_so_far(void)
            atomic_load_explicit(&mp_session.header->lost_strings, memory_order_relaxed);
 }
 
-/* Enters a path that is not known yet. MP_TAG_NONE: it could not be entered now. Only the last part holds the table
- * lock, since the earlier parts may take the loader's lock. */
+/* Adds a new path to the tables. MP_TAG_NONE: no room or no lock now. Only the last part holds the table lock, since
+ * the earlier parts may take the loader's lock. */
 static uint32_t enter_stack(struct mp_stack_room *room, const struct mp_backward *root, struct mp_native_stack *native,
                             const struct mp_python_stack *python, uint64_t hash)
 {
@@ -308,7 +309,7 @@ static uint32_t enter_stack(struct mp_stack_room *room, const struct mp_backward
     if (!mp_tables_lock()) return MP_TAG_NONE;
     uint64_t lost = lost_so_far();
     uint32_t id = enter_path(room, count, native->cut || (python && python->cut), native->lost, root_node(root));
-    /* A path that lost frames for lack of room is not cached: it may find room the next time. */
+    /* A path that lost frames is not cached, as there may be room the next time. */
     if (lost == lost_so_far() && mp_lock_is_own(&mp_session.page->table_lock)) mp_tag_cache_put(&stacks, hash, id);
     mp_tables_unlock();
     const char *note = mp_session.config.python_stacks ? mp_python_note() : NULL;

@@ -1,8 +1,8 @@
 /*
  * PyTorch up to 2.6 notes regions in its memory history only for the thread that began the very first one. It then adds
  * a callback for that thread, once per process (_initRecordAnnotations). The shim's history needs no regions, and must
- * not be that first one. While the shim's history begins, a callback that PyTorch adds is therefore withheld. It is
- * added when the program begins a history of its own.
+ * not be that first one. While the shim's history begins, PyTorch's new callback is therefore withheld. It is added
+ * once the program begins its own history.
  *
  * Source: ATen/record_function.h. A callback is five words of plain data, which the ABI passes on the stack.
  */

@@ -14,7 +14,7 @@
 #include "capture/core/session.h"
 #include "capture/python/asker.h"
 
-#define FIRST_STEPS    8 /* in fewer steps a leak cannot show */
+#define FIRST_STEPS    8 /* a leak does not show in fewer steps */
 #define ASKED_EVERY_NS (100 * MP_NS_PER_MS)
 
 static struct mp_asker asker;
@@ -84,9 +84,9 @@ struct kernel_action {
 
 static void (*_Atomic python_handler)(int);
 
-/* Passes the signal on to Python's handler. If a thread of Python waits for a lock, the kernel would repeat its call
- * (SA_RESTART is set, because libraries need not expect EINTR), and it would wait on. Every library expects that a
- * futex wait may end early, so only this call is ended. The kernel has set the thread back to the call's instruction;
+/* Passes the signal on to Python's handler. If a Python thread waits for a lock, the kernel would repeat its call, and
+ * the wait would go on. (SA_RESTART is set, because libraries need not expect EINTR.) Every library expects that a
+ * futex wait may end early, so only that call is ended. The kernel has set the thread back to the call's instruction;
  * this code moves it past the instruction. */
 static void woken(int signal, siginfo_t *info, void *context)
 {
@@ -144,7 +144,7 @@ unsigned mp_holders_due(void)
 
 void mp_holders_come_by(bool may_call_python)
 {
-    static _Atomic uint64_t not_before; /* while Python cannot take a look, events ask only every 100 ms */
+    static _Atomic uint64_t not_before; /* while Python cannot look, events ask only every 100 ms */
     uint64_t now = atomic_load(&asker.ask) ? mp_clock_monotonic_ns() : 0;
     if (!now || now < atomic_load(&not_before) || mp_asker_is_asked(&asker)) return;
     atomic_store(&not_before, now + ASKED_EVERY_NS);

@@ -72,7 +72,7 @@ uint16_t mp_torch_track(int device)
     return track_of((struct mp_c10_device){.type = MP_DEVICE_CUDA, .index = (int8_t)device});
 }
 
-/* Under `auto`, CPU tensors are recorded until the first block on another device; after that they do not matter. */
+/* Under `auto`, CPU tensors are recorded only until the first block on another device. */
 static bool left_out(bool is_cpu, bool is_alloc)
 {
     if (mp_session.config.cpu_throughout) return false;
