@@ -13,7 +13,7 @@
 #include "cli/size_probing.h"
 
 /* If the caller closed a standard descriptor, a file that we open would get its number, and messages would be written
- * into the file. So we open an unusable descriptor under that number: writes to it fail, and are noticed. */
+ * into the file. An unusable descriptor therefore takes that number first: writes to it fail, and are noticed. */
 static void guard_standard_files(void)
 {
     for (int fd = 0; fd <= 2; fd++)

@@ -11,7 +11,7 @@ void mp_progress_start(const struct mp_invocation *invocation, const char *path)
 /* The same for other work named `activity`, which reports its progress, as mp_tune_progress does. */
 void mp_progress_start_work(const struct mp_invocation *invocation, const char *activity);
 void mp_progress_report(void *context, size_t done, size_t of);
-/* False, after a message, where --progress has an unknown value. */
+/* False, after a message: --progress has an unknown value. */
 bool mp_progress_valid(const struct mp_invocation *invocation);
 /* Removes the line. Call it before anything else is written to stderr. */
 void mp_progress_end(void);

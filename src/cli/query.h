@@ -18,7 +18,7 @@ struct mp_query {
     uint16_t track;        /* MP_TRACK_NONE: all tracks, or the recording has none */
     struct mp_buffer out;
     struct mp_text text;
-    struct mp_document document; /* the document that `text` writes to; document.out is NULL if the form is text */
+    struct mp_document document; /* the document that `text` writes to; document.out NULL: the form is text */
     struct mp_json json;
     bool as_json;
 };
@@ -32,7 +32,7 @@ struct mp_query {
 /* Checks the options, and loads the recording that the last operand names. Returns an exit status; if it is not 0, a
  * message was printed and nothing is held. `default_sort`: used without --sort. */
 int mp_query_open(const struct mp_invocation *invocation, enum mp_sort_by default_sort, struct mp_query *query);
-/* Passes over the frames that --skip-frames names. */
+/* Leaves out the frames that --skip-frames names. */
 enum mp_status mp_query_skip(const struct mp_invocation *invocation, struct mp_model *model, struct mp_error *error);
 /* Compiles --filter for a recording, which need not be the query's. The result is NULL without --filter; the caller
  * frees it. */
@@ -47,7 +47,7 @@ int mp_query_finish(struct mp_query *query, int status);
 /* The same for a command that wrote its output itself. */
 int mp_query_end(struct mp_query *query, int status);
 
-/* The exit status of a command whose check, if --fail asks for it, found something. */
+/* The exit status of a command whose check found something, as --fail demands. */
 int mp_query_found(const struct mp_invocation *invocation, bool found, int status);
 /* Reports on stderr what a recording lacks; false if it lacks nothing. */
 bool mp_query_report_missing(const char *path, const struct mp_model *model);

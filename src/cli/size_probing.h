@@ -11,7 +11,7 @@
 
 struct mp_probing {
     char *folder; /* folder with the recordings and the commands' output; NULL: nothing was run */
-    bool caught;  /* signals that end the program wait until the folder is removed */
+    bool caught;  /* a signal that ends the program waits until the folder is removed */
     bool ignores; /* former handling of SIGINT and SIGQUIT */
     struct sigaction interrupt, quit;
 };

@@ -27,7 +27,7 @@ enum mp_status mp_text_file_open(const char *path, FILE **file, struct mp_error 
         if (fd >= 0) close(fd);
         return status;
     }
-    /* A pipe that another process already writes, such as <(command), may be waited for, since it ends. */
+    /* A pipe of another process, such as <(command), is read to its end, although that may take a while. */
     bool is_open = !strncmp(path, "/dev/fd/", strlen("/dev/fd/")) || !strcmp(path, "/dev/stdin");
     bool is_pipe = S_ISFIFO(facts.st_mode) && is_open;
     if (is_pipe) fcntl(fd, F_SETFL, 0); /* only pipes: reads of /proc/kmsg could block forever */

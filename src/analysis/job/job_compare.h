@@ -15,7 +15,7 @@ struct mp_job_compare {
     MP_VEC(struct mp_job_compare_row) rows; /* rows that differ, largest change first */
 };
 
-/* Sites are equal as in analysis/sites/flames.h. `sense`: `sense`: MP_JOB_PEAK or MP_JOB_END. */
+/* Sites are equal as in analysis/sites/flames.h. `sense`: MP_JOB_PEAK or MP_JOB_END. */
 void mp_job_compare_make(const struct mp_job_view *const sides[MP_SIDES], enum mp_job_sense sense,
                          struct mp_job_compare *compare);
 void mp_job_compare_free(struct mp_job_compare *compare);

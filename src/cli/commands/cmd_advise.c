@@ -8,7 +8,7 @@
 #include "cli/progress.h"
 #include "cli/query.h"
 
-/* Kinds of changes that no replay can prove, and what does prove them. */
+/* Kinds of changes that no replay can prove, with the command that does. */
 static const struct {
     const char *name, *instead;
 } gone[] = {

@@ -98,11 +98,11 @@ static char *find_output(const struct mp_invocation *invocation, uint32_t pid)
     return NULL;
 }
 
-/* What the callbacks need. */
+/* Context of the callbacks. */
 struct attaching {
     const struct mp_invocation *invocation;
     struct mp_attach_options *options;
-    MP_VEC(pid_t) children; /* memprofs, each of a child of the program */
+    MP_VEC(pid_t) children; /* memprof processes, each for a child of the program */
 };
 
 static void say(void *context, const char *sentence)
@@ -143,7 +143,7 @@ static int attach(struct attaching *attaching, bool is_child)
     return status;
 }
 
-/* Children that still run are left only if memprof was detached from the program, which then runs, too. */
+/* Waits for them, unless memprof was detached from a running program, whose children then run, too. */
 static int end_children(struct attaching *attaching)
 {
     struct pollfd program = {.fd = (int)syscall(SYS_pidfd_open, attaching->options->pid, 0), .events = POLLIN};
@@ -159,7 +159,7 @@ static int end_children(struct attaching *attaching)
     return status;
 }
 
-/* A memprof of its own for a child of the program. It keeps none of the probes, which end with this one. */
+/* Starts another memprof for a child of the program. It does not inherit this one's probes. */
 static void attach_child(void *context, uint32_t pid)
 {
     struct attaching *attaching = context;

@@ -6,7 +6,7 @@
 #include "exchange/tables/text_export.h"
 #include "model/track.h"
 
-/* Reports differences between the file and the recording on stderr. */
+/* Reports on stderr how the file and the recording differ. */
 static void say_differences(const struct mp_query *query, const struct mp_pytorch_exported *exported)
 {
     char id[MP_TRACK_ID_MAX];

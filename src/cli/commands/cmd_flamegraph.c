@@ -62,7 +62,7 @@ static enum mp_status write_html(const struct graph *graph, const struct mp_flam
 static const struct format {
     const char *name;
     writer *write;
-    bool by_place;       /* takes whole stacks and all senses, not merged flames of one sense */
+    bool by_place;       /* takes whole stacks in all senses, not merged flames of one sense */
     const char *ends[4]; /* endings of file names that select the format without --format; none: the default */
 } formats[] = {
     {"html", write_html, false, {NULL}},

@@ -7,7 +7,7 @@
 #include "cli/mpi/tree.h"
 #include "cli/output_recording.h"
 
-/* Refuses to write over a recording, which would be lost. A job may be written over to take in more recordings. */
+/* Refuses to write over a recording, which would be lost. A job may be written over, to add recordings to it. */
 static int check_output(const char *output, const struct mp_job_paths *paths)
 {
     struct stat there, input;
@@ -20,7 +20,7 @@ static int check_output(const char *output, const struct mp_job_paths *paths)
     return MP_EXIT_DONE;
 }
 
-/* *model: NULL in all MPI ranks but the first. */
+/* *model: `out` is NULL in all MPI ranks but the first. */
 static int merge(const struct mp_invocation *invocation, const struct mp_mpi_ranks *ranks, int rank, int size,
                  struct mp_model **model)
 {

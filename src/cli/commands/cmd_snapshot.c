@@ -138,7 +138,7 @@ static bool parse_step_at(const char *text, struct mp_record_config *config)
     return *text && snprintf(config->step_at, sizeof config->step_at, "%s", text) < (int)sizeof config->step_at;
 }
 
-/* The recorder opens the library in the program; where it cannot, its own rules walk. */
+/* The recorder opens the library in the program. If it cannot, it walks by its own rules. */
 static int read_unwind(const struct mp_invocation *invocation, struct mp_record_config *config)
 {
     int status = mp_option_unwind(invocation, &config->libunwind);

@@ -47,12 +47,13 @@ static void judge(const struct mp_model *model, const struct mp_plan *plan, cons
         outcome->unknown |= plan->estimated.at[i].bytes == MP_BYTES_UNKNOWN;
     for (size_t i = 0; i < plan->read_backs.count; i++) {
         const struct mp_plan_read_back *read = &plan->read_backs.at[i];
-        bool counts = read->use == MP_PLAN_VALUE && read->bytes == 8 * read->count; /* int64, as of lengths.max() */
+        /* int64, such as the result of lengths.max(). */
+        bool counts = read->use == MP_PLAN_VALUE && read->bytes == 8 * read->count;
         ++*(read->use == MP_PLAN_SIZE || counts ? &outcome->sizes : &outcome->values);
     }
     if (track == MP_TRACK_NONE) return;
     for (size_t i = 0; i < model->tracks.count; i++) /* one layer only: PyTorch's out-of-memory follows the driver's,
-                                                      * and is the same */
+                                                      * and is the same event */
         if (on_device(model, (uint16_t)i) && model->tracks.at[i].layer == model->tracks.at[track].layer)
             outcome->ooms += model->sums.at[i].ooms;
     const struct mp_model_track_sum *sum = &model->sums.at[track];
@@ -214,7 +215,7 @@ static void print_read_backs(const struct mp_model *model, const struct mp_plan 
                    (int)strcspn(plan->torch, " "), plan->torch);
 }
 
-/* Prints whether the program fits. `failed`: the command failed, so its later needs are unknown. */
+/* Prints whether the program fits. `failed`: the command failed, so later needs are unknown. */
 static void print_fit(const struct mp_plan_outcome *outcome, const struct mp_plan_device *device,
                       const struct mp_plan *plan, bool failed)
 {

@@ -9,8 +9,8 @@
 /* The answer to whether a recorded program fits. */
 struct mp_plan_outcome {
     bool has_device; /* the program allocated on a device */
-    bool fits;       /* memory never ran out, and context and libraries fit in addition to the reserved memory */
-    bool unknown;    /* something else takes memory, an unknown amount */
+    bool fits;       /* memory never ran out, and context and libraries fit next to the reserved memory */
+    bool unknown;    /* another library takes an unknown amount of memory */
     size_t sizes;    /* sites where a value read from the device decided a size */
     size_t values;   /* other sites that read a value from the device */
     unsigned long ooms;
@@ -27,7 +27,7 @@ void mp_plan_outcome_json(struct mp_json *json, const char *name, uint64_t value
 /* Prints the object, and frees its buffer. */
 void mp_plan_print_json(struct mp_json *json);
 
-/* Prints the outcome. False where something was lost, or nothing was planned. */
+/* Prints the outcome. False: something was lost, or nothing was planned. */
 bool mp_plan_report(const struct mp_collector_result *result, const struct mp_plan_device *device, bool quiet);
 
 #endif

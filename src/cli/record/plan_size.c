@@ -16,8 +16,8 @@
 #define PROBES_MAX 48
 #define LARGEST    (UINT64_C(1) << 40)
 #define FARTHEST   16 /* the next value is at most 16 times a value that fits */
-/* If values that nobody computed decide sizes, the last digits say nothing: the search ends at one part in ROUGH, or at
- * ROUGH_TIMES the start. */
+/* If values that nobody computed decide sizes, the last digits mean nothing. The search then ends at a precision of
+ * 1/ROUGH, or at ROUGH_TIMES the start. */
 #define ROUGH       4
 #define ROUGH_TIMES 16
 
@@ -174,7 +174,7 @@ static size_t depends_on(const struct search *search)
 }
 
 /* Extrapolates the allocated bytes of the two largest probes that fit to the device's bytes. Allocated bytes grow more
- * evenly than reserved bytes. The result is mostly a little above the answer. 0: unknown. */
+ * evenly than reserved bytes. The result is mostly a little too high. 0: unknown. */
 static uint64_t extrapolated(const struct search *search)
 {
     const struct probe *high = NULL, *low = NULL;

@@ -1,6 +1,6 @@
 /*
  * The live blocks of one process, as its collector gave them: their sites, with growth and the leak rule's verdict, and
- * their categories. Made once, then read by any thread.
+ * their categories. It is made once, then read by any thread.
  */
 #ifndef MP_CLI_TOP_BLOCKS_H
 #define MP_CLI_TOP_BLOCKS_H

@@ -1,6 +1,6 @@
 /*
  * Functions and lines of a running program's native frames. `top` finds and keeps them, not the collector: it asks
- * again and again for the same frames. Only frames of live blocks' stacks are looked up. One thread at a time.
+ * again and again for the same frames. Only frames in stacks of live blocks are looked up. One thread at a time.
  */
 #ifndef MP_CLI_TOP_NAMES_H
 #define MP_CLI_TOP_NAMES_H

@@ -130,7 +130,8 @@ void mp_device_watch_close(struct mp_device_watch *watch)
     free(watch);
 }
 
-/* The child does not have the watch's thread, so hold the lock during fork(): the thread must not hold it then. */
+/* The child does not have the watch's thread. The lock is held during fork(), so that the thread cannot hold it in the
+ * child. */
 pid_t mp_device_watch_fork(struct mp_device_watch *watch)
 {
     if (!watch) return fork();

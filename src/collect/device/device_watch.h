@@ -72,8 +72,8 @@ struct mp_device_reading {
 };
 
 /* Starts reading. Returns when each device was read once, so that readings exist before the command runs; after two
- * seconds at the latest; at once without a driver. NULL if memory is short: all functions below accept it and report
- * that nothing is known. */
+ * seconds at the latest, and at once without a driver. NULL if memory is short: all functions below accept it and
+ * report that nothing is known. */
 struct mp_device_watch *mp_device_watch_open(void);
 void mp_device_watch_close(struct mp_device_watch *watch);
 /* Like fork(). In the child, the watch keeps its present readings and gets no new ones. `watch` may be NULL. */

@@ -98,7 +98,8 @@ static void list_devices(FILE *out, const void *context)
     mp_nvml_close(nvml);
 }
 
-/* A container that was started without the driver's libraries sees the kernel's side alone. */
+/* The message for a missing driver. In a container without the driver's libraries, only the kernel's side is
+ * visible. */
 static const char *advice_without_driver(void)
 {
     if (!access("/proc/driver/nvidia/version", F_OK) || !access("/dev/nvidiactl", F_OK))
@@ -133,7 +134,7 @@ static void check_driver(struct mp_checks *checks)
                       "the driver lists no device that this user may use; nvidia-smi -L lists all", "none");
 }
 
-/* ---- what the recorder needs ---- */
+/* ---- what the recorder needs ----- */
 
 static void open_library(FILE *out, const void *name)
 {
@@ -211,7 +212,7 @@ static void check_ptrace(struct mp_checks *checks)
                   "scope %d: %s", scope, meanings[scope]);
 }
 
-/* Other libraries that would be loaded into the command. */
+/* Checks for other libraries that would be loaded into the command. */
 static void check_environment(struct mp_checks *checks)
 {
     static const char *const taken[][2] = {

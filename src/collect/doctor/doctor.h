@@ -1,7 +1,7 @@
 /*
- * Checks what can be recorded on this machine: each thing that memprof relies on, whether it is there, and what to do
- * where it is not. Works without a GPU and without a driver. Child processes try the libraries and programs of others,
- * so that one that crashes or hangs costs only a line of the answer. One thread; lack of memory ends the program.
+ * Checks what can be recorded on this machine: whether each thing that memprof needs is present, and what to do if not.
+ * Works without a GPU and without a driver. Child processes try foreign libraries and programs, so that a crash or hang
+ * costs only a line of the answer. One thread. Lack of memory ends the program.
  */
 #ifndef MP_COLLECT_DOCTOR_H
 #define MP_COLLECT_DOCTOR_H
@@ -13,15 +13,15 @@
 
 enum mp_check_state {
     MP_CHECK_OK,
-    MP_CHECK_LIMITED, /* recording works, but with less than possible: advice says what is missing and what to do */
-    MP_CHECK_ABSENT,  /* not there; advice says what is then not recorded */
+    MP_CHECK_LIMITED, /* recording works, but with less than possible: advice says what is missing, and what to do */
+    MP_CHECK_ABSENT,  /* missing; advice says what is then not recorded */
 };
 
 struct mp_check {
     const char *name; /* a word or two, the same on every machine */
     enum mp_check_state state;
     char found[240];
-    char advice[320]; /* "" where nothing is wrong */
+    char advice[320]; /* "": nothing is wrong */
 };
 
 struct mp_checks {
@@ -29,23 +29,23 @@ struct mp_checks {
     size_t count, room;
 };
 
-/* Takes some seconds: it starts a Python. The caller frees checks->at with mp_vec_free(). */
+/* Takes some seconds, as it starts a Python. The caller frees checks->at with mp_vec_free(). */
 void mp_doctor_examine(struct mp_checks *checks);
 
 /* ---- for the parts of the doctor alone ---- */
 
-/* `advice` NULL: all is well. `found` and its arguments as in printf. */
+/* `advice` NULL: all is well. `found` and its arguments are those of printf. */
 void mp_doctor_add(struct mp_checks *checks, const char *name, enum mp_check_state state, const char *advice,
                    const char *found, ...) __attribute__((format(printf, 5, 6)));
 
-/* Runs `ask` in a child, which writes its findings to `out`; true where it ended properly within ten seconds. Otherwise
- * *answer is what it had written until then. The child's other output is lost. */
+/* Runs `ask` in a child, which writes its findings to `out`. True if the child ended properly within ten seconds.
+ * Otherwise *answer is what the child wrote until then. The child's other output is lost. */
 #define MP_ANSWER_ROOM 4096
 typedef void mp_doctor_question(FILE *out, const void *context);
 bool mp_doctor_ask(mp_doctor_question *ask, const void *context, char answer[MP_ANSWER_ROOM]);
 
-/* Adds the Python that comes first on the search path and its torch. *site: the package folder of that torch, for
- * finding libraries that came with it (room of PATH_MAX; "" where there is none). */
+/* Adds the first Python on the search path, and its torch. *site: the folder of that torch's packages, for finding
+ * libraries that came with it (room of PATH_MAX); "": none. */
 void mp_doctor_python(struct mp_checks *checks, char *site);
 void mp_doctor_cupti(struct mp_checks *checks, const char *site);
 

@@ -1,4 +1,4 @@
-/* CUPTI as the recorder would find it: the library, its version, and whether another tool uses it. */
+/* CUPTI as the recorder would find it: the library, its version, and whether another tool holds it. */
 #include <dlfcn.h>
 #include <limits.h>
 #include <stdint.h>
@@ -19,8 +19,8 @@ enum {
     CUPTI_CONFIDENTIAL = 41,
     CUPTI_UNKNOWN = 999
 };
-#define PATH_ROOM    2000 /* of a path in an answer */
-#define CUPTI_OLDEST 15   /* CUDA 11.2: the first with the needed records */
+#define PATH_ROOM    2000 /* longest path in an answer */
+#define CUPTI_OLDEST 15   /* CUDA 11.2: the first version with the needed records */
 
 /* The parameters of cuptiSubscribe_v2 (CUPTI 13.0 and later). */
 struct subscriber_parameters {
@@ -53,12 +53,12 @@ static void try_cupti(FILE *out, const void *path)
     const char *where = symbol && dladdr(symbol, &info) ? info.dli_fname : path;
     if (!version_of || version_of(&version)) return;
     if (!realpath(where, real)) snprintf(real, sizeof real, "%s", where);
-    fprintf(out, "%.*s\n%u\n", PATH_ROOM, real, version); /* what is known where the next calls crash */
+    fprintf(out, "%.*s\n%u\n", PATH_ROOM, real, version); /* written now, as the next calls may crash */
     FIND(subscribe_named, "cuptiSubscribe_v2");
     FIND(subscribe, "cuptiSubscribe");
 #undef FIND
     int result = CUPTI_UNKNOWN;
-    (void)dlopen("libcuda.so.1", RTLD_LAZY | RTLD_GLOBAL); /* programs that use CUPTI have it loaded */
+    (void)dlopen("libcuda.so.1", RTLD_LAZY | RTLD_GLOBAL); /* programs that use CUPTI have loaded it */
     struct subscriber_parameters parameters = {
         offsetof(struct subscriber_parameters, more), "memprof doctor", holder, sizeof holder, {0}};
     if (subscribe_named)
@@ -69,8 +69,7 @@ static void try_cupti(FILE *out, const void *path)
     fprintf(out, "%d\n%s", result, holder);
 }
 
-/* The candidates in the order of the recorder's own search, as far as that does not depend on the program's
- * libraries. */
+/* The candidates in the order of the recorder's own search, without those that come from the program's libraries. */
 static bool candidate(unsigned number, const char *site, char path[PATH_MAX])
 {
     static const struct {
@@ -94,7 +93,7 @@ static bool candidate(unsigned number, const char *site, char path[PATH_MAX])
     if (number >= sizeof candidates / sizeof *candidates) return false;
     const char *variable = candidates[number].variable, *root = "";
     if (variable) root = *variable ? getenv(variable) : site;
-    if (variable && (!root || !*root)) return true; /* an empty path: the next one */
+    if (variable && (!root || !*root)) return true; /* an empty path: try the next one */
     snprintf(path, PATH_MAX, "%s%s", root, candidates[number].path);
     if (*path == '/' && access(path, R_OK)) *path = '\0';
     return true;

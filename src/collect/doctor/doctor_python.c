@@ -1,4 +1,4 @@
-/* The Python of the search path, and its torch: by its files, since importing it takes seconds. */
+/* The Python on the search path, and its torch. torch is examined by its files, since importing it takes seconds. */
 #include <fcntl.h>
 #include <gelf.h>
 #include <limits.h>
@@ -38,7 +38,7 @@ static const struct hook reports[] = {{MP_C10_USAGE_UNSIGNED, "of 2.x"},
                                      ""},
                                     {0}};
 
-/* The functions of `hooks` that a shared object defines: a bit for each. */
+/* The functions in `hooks` that a shared object defines, one bit each. */
 static unsigned hooks_of(const char *path, const struct hook *hooks)
 {
     unsigned found = 0;
@@ -62,7 +62,8 @@ static unsigned hooks_of(const char *path, const struct hook *hooks)
     return found;
 }
 
-/* The same for one of torch's libraries. Wheels have it in torch's folder, distributions among their own libraries. */
+/* The same for one of torch's libraries. Wheels have it in torch's folder, distributions in their own folders of
+ * libraries. */
 static unsigned hooks_in(const char *folder, const char *library, const struct hook *hooks)
 {
     static const char *const elsewhere[] = {"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu"};

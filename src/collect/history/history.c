@@ -111,8 +111,8 @@ static bool join_track(struct mp_history *history, struct mp_ledger *ledger, uin
     return done;
 }
 
-/* Gives live blocks the requests that segments show. The block now at a part's address is the reading's block if it is
- * old enough and has the part's size. */
+/* Gives live blocks the requests that segments show. A live block counts only with the same birth: its number in the
+ * file may have changed. */
 static bool learn_from_parts(struct mp_history *history, struct mp_ledger *ledger, uint64_t moment_ns)
 {
     const struct mp_segment_part *parts = history->coming.parts.at;

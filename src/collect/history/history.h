@@ -59,8 +59,8 @@ bool mp_history_join(const struct mp_history_alloc *allocs, size_t alloc_count, 
 
 #define MP_HISTORY_ALLOCS (UINT32_C(1) << 17)
 #define MP_HISTORY_CLOSE_NS                                                                                            \
-    INT64_C(500000)                            /* most entries' times differ less from ours; otherwise none is         \
-                                                * believed */
+    INT64_C(500000)                            /* most entries' times must differ less from the recorder's; otherwise  \
+                                                * none is believed */
 #define MP_HISTORY_ENTRIES (UINT32_C(1) << 18) /* most entries of one reading, and most parts of segments */
 
 struct mp_history_track {

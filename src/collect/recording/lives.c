@@ -63,7 +63,7 @@ void mp_lives_end(struct mp_lives *lives, const struct mp_ledger *ledger)
         mp_lives_end(lives, ledger);
         return;
     }
-    (void)mp_vec_push(&lives->ended, life); /* if memory is short, the leak rule just sees fewer lives */
+    (void)mp_vec_push(&lives->ended, life); /* without memory for a page, begins again */
 }
 
 void mp_lives_free(struct mp_lives *lives)

@@ -91,8 +91,8 @@ unsigned mp_usual_role(const struct mp_usual_roles *usual, const struct mp_base_
 void mp_usual_roles_free(struct mp_usual_roles *usual);
 
 /*
- * The devices of one process's recording: their identity, and readings of mp_device_watch as samples. The samples'
- * counters are:
+ * The devices of one process's recording: their identity, and readings of mp_device_watch as samples. These are the
+ * counters of the samples:
  *
  *     cuda:N/device    in use on the device, by everybody
  *     cuda:N/process   by this process; absent where NVML does not report it
@@ -214,7 +214,7 @@ struct mp_recording {
     struct mp_symbols *symbols; /* NULL: not wanted */
     uint32_t pid;               /* from the kernel; the program could change the pid in the header */
     char root[64];              /* /proc/PID/root: the root of the process's paths, while it runs */
-    bool shares_root;           /* that root was ours when last looked at */
+    bool shares_root;           /* that root was memprof's own at the last look */
 
     mp_recording_name *name;
     void *name_context;
@@ -233,25 +233,26 @@ struct mp_recording {
     uint32_t lacks_processes; /* likewise */
     MP_VEC(struct mp_snapshot_request) requests;
     MP_VEC(struct mp_event)
-    unkept_steps;                       /* steps begun while the window was closed, not yet written */
+    unkept_steps;                       /* steps that began while the window was closed, not written yet */
     MP_VEC(struct mp_refusal) refusals; /* refusals by the driver; not yet decided whether PyTorch survives them */
     unsigned ooms_looked_at;
-    uint64_t last_oom_ns;        /* the last out-of-memory that got a snapshot */
-    bool oom_passed_over;        /* the latest out-of-memory got no snapshot, */
-    uint64_t oom_passed_over_ns; /* and was at this time */
+    uint64_t last_oom_ns;        /* the last out-of-memory with a snapshot */
+    bool oom_passed_over;        /* the latest out-of-memory got no snapshot */
+    uint64_t oom_passed_over_ns; /* time of that out-of-memory */
     MP_VEC(struct mp_sample) samples;
     MP_VEC(uint32_t) notes; /* notes of the file, as string ids */
     uint64_t notes_read;
     struct mp_bound bound;
     uint64_t id; /* the spool's number when this recording began */
     uint64_t events, events_since_base, last_write_ns, first_sample_ns, last_sample_ns;
-    uint64_t resident_bytes, shared_bytes;                   /* last sampled */
-    uint64_t last_private_ns, inherited_bytes, copied_bytes; /* of the parent's pages: its least and most, copied */
+    uint64_t resident_bytes, shared_bytes; /* last sampled */
+    /* Bytes of the parent's pages: their highest and lowest, and copied. */
+    uint64_t last_private_ns, inherited_bytes, copied_bytes;
     struct mp_device_samples devices;
     char step_at[MP_STEP_AT_ROOM]; /* the function of --step-at, whose calls the recorder marks; "": none */
     struct mp_lives lives;         /* blocks that outlived a step */
     struct mp_usual_roles usual_roles;
-    uint64_t steps_unseen;              /* begun before the file's first window */
+    uint64_t steps_unseen;              /* steps that began before the file's first window */
     bool window_open;                   /* events go to the file; otherwise only the state is followed */
     const struct mp_schedule *schedule; /* not owned; NULL: only the program opens and closes the window */
     struct mp_schedule_state schedule_state;
@@ -273,22 +274,23 @@ struct mp_recording_summary {
     char *path; /* owned by the summary's owner; NULL if nothing was recorded */
     uint64_t events, kept, dropped, file_bytes, duration_ns; /* kept: events in the file */
     uint64_t full;                                           /* events dropped because a ring was full */
-    bool ends_early;                                         /* processes ran on (mp_recording_ends_early) */
-    bool lacks_processes;                                    /* processes that it started were not recorded */
-    bool lacks_names;                                        /* some events lack their stack or a name in it */
-    uint64_t steps;                                          /* steps begun, by the recording's step rule */
-    char functions[MP_STEP_FUNCTIONS_TEXT];                  /* as mp_recording_step_functions() writes it */
-    struct mp_recording_memory memory;                       /* the memory that it took; no table ever shrinks */
-    uint32_t sample_bytes;                                   /* bytes and peak are estimated from a sample; 0: they are
-                                                              * exact */
-    bool scheduled;                                          /* only parts were requested */
+    /* Processes ran on after the recording (mp_recording_ends_early). */
+    bool ends_early;
+    bool lacks_processes;                   /* processes that it started were not recorded */
+    bool lacks_names;                       /* some events lack their stack or a name in it */
+    uint64_t steps;                         /* steps begun, by the recording's step rule */
+    char functions[MP_STEP_FUNCTIONS_TEXT]; /* as mp_recording_step_functions() writes it */
+    struct mp_recording_memory memory;      /* the memory that it took; no table ever shrinks */
+    uint32_t sample_bytes;                  /* bytes and peak are estimated from a sample; 0: they are
+                                             * exact */
+    bool scheduled;                         /* only parts were requested */
     uint32_t pid;
     struct mp_member member;
     struct mp_exit how;            /* its text is a string id of the file */
     char how_text[96];             /* the same */
     char program[MP_PROGRAM_NAME]; /* what the command line runs: "train.py"; "": not known */
-    bool under_rank;               /* a program that a rank has started, with the rank's environment */
-    uint64_t all_peak_bytes;       /* no more was held at once: the peaks of all tracks together */
+    bool under_rank;               /* a program that a rank has started, with the rank's variables in its environment */
+    uint64_t all_peak_bytes;       /* upper bound of the bytes at one time: the sum of all tracks' peaks */
     uint64_t device_peak_bytes;    /* the highest of a device's track */
     uint64_t copied_bytes;         /* pages of its parent that a worker wrote to, and so copied */
     bool used_device;              /* a track of a device had bytes */
@@ -305,7 +307,7 @@ struct mp_recording_summary {
     struct mp_error failure;
 };
 
-/* Writes which of several functions of the name of --step-at counts; "" if there is one at most. */
+/* Writes which of several functions with the name given to --step-at counts; "" if there is at most one. */
 void mp_recording_step_functions(const struct mp_recording *recording, char *text, size_t room);
 /* Call it before mp_recording_end(). `why`: one sentence on what this recording, or those next to it, will lack. */
 void mp_recording_ends_early(struct mp_recording *recording, const char *why);

@@ -329,8 +329,8 @@ static enum mp_status take_record(struct mp_recording *recording, uint32_t ring,
     return status ? status : pass(recording, ring, record, &event, error);
 }
 
-/* False for a record that names a missing track or stack, or has an unknown type. The program's stray writes, or a bad
- * disk, may have damaged the spool. The caller leaves such a record out, and counts it. */
+/* False for a record with a missing track or stack, or an unknown type. The program's stray writes, or a bad disk, may
+ * have damaged the spool. The caller drops and counts such a record. */
 static bool is_sound(const struct mp_spool_header *spool, const struct mp_record *record)
 {
     const struct mp_spool_table *nodes = &spool->tables[MP_TABLE_NODES], *tracks = &spool->tables[MP_TABLE_TRACKS];

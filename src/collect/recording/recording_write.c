@@ -9,10 +9,8 @@
 
 #include "base/clock.h"
 
-#define NOTES_WITH_MODULES                                                                                             \
-    16                /* most notes until which modules are noted: a program may have thousands without a              \
-                       * file */
-#define BASE_FACTOR 4 /* a base is written after this many events per live block */
+#define NOTES_WITH_MODULES 16 /* most notes about modules without a file: a program may have thousands */
+#define BASE_FACTOR        4  /* a base is written after this many events per live block */
 
 enum mp_status mp_recording_read_tables(struct mp_recording *recording, struct mp_error *error)
 {
@@ -316,8 +314,9 @@ enum mp_status mp_recording_limits(struct mp_recording *recording, uint32_t *lim
         {atomic_load(&spool->lost_stacks), "the tables of stacks were full: some events have no stack"},
         {atomic_load(&spool->lost_strings),
          "the table of names was full: some functions, regions and modules have no name"},
-        {atomic_load(&spool->without_lock), "another thread held the recorder's tables for too long: some stacks, names "
-                                            "and blocks of the driver were left out"},
+        {atomic_load(&spool->without_lock),
+         "another thread held the recorder's tables for too long: some stacks, names "
+         "and blocks of the driver were left out"},
         {recording->tables.mended, "memory shared with the program was damaged: some stacks are cut, or not right"},
     };
     enum mp_status status = MP_OK;

@@ -5,8 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MASK      "***"
-#define LOOKED_AT 256 /* letters that decide whether a word is a token, for the time of a hostile "sk-sk-sk-..." */
+#define MASK "***"
+#define LOOKED_AT                                                                                                      \
+    256 /* letters that decide whether a word is a token; bounds the time for a hostile "sk-sk-sk-..."                 \
+         */
 
 enum letters { HEX, ALNUM, WORD, DOTTED, BASE64, TO_BLANK };
 
@@ -171,7 +173,7 @@ static const struct shape {
     {"phc_", 40, ALNUM},
     {"phx_", 40, ALNUM},
     {"re_", 20, WORD},
-    {":AA", 33, WORD}, /* Telegram, behind the bot's number */
+    {":AA", 33, WORD}, /* Telegram: after the bot's number */
     /* Of any service */
     {"eyJ", 17, DOTTED},
     {"hooks.slack.com/", 20, TO_BLANK},

@@ -12,12 +12,11 @@
  * `marks` has as many bytes as `text` has letters. */
 void mp_secret_shapes_mark(const char *text, char *marks);
 
-/* Replaces each run of marked letters by ***, or by as many stars for one or two letters. Works in place; returns the
- * new length. */
+/* Replaces each run of marked letters by ***, or by as many stars for one or two letters. Works in place, and returns
+ * the new length. */
 size_t mp_secret_shapes_mask(char *text, const char *marks);
 
-/* Sets *copy to the text without such secrets, which the caller frees; NULL: the text has none. False: out of
- * memory. */
+/* Sets *copy to the text without such secrets; the caller frees it. NULL: the text has none. False: out of memory. */
 bool mp_secret_shapes_without(const char *text, size_t length, char **copy);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * The collector's side of a spool: makes it, gives it space, opens one that a killed collector left.
+ * The collector's side of a spool: makes it, gives it space, and opens one that a killed collector left.
  *
- * fallocate() provides all space before the recorder may touch it: a hole on a full file system would raise SIGBUS in
+ * fallocate() provides all space before the recorder may touch it. A hole on a full file system would raise SIGBUS in
  * the user's program. One thread at a time. The thread that creates a spool must live as long as the collector: it
  * holds the robust futex by which the recorder sees that a collector reads.
  */

@@ -49,7 +49,7 @@ enum mp_status mp_left_recording(const char *path, struct mp_reader **reader, st
     return holds_nothing(path) ? MP_OK : mp_reader_open(path, reader, error);
 }
 
-/* True if the spool's process still has it mapped. */
+/* True if the spool's process still maps it. */
 static bool is_in_use(const struct mp_spool_file *spool)
 {
     char path[64], *line = NULL;

@@ -47,7 +47,7 @@ static enum mp_status recover_with_spool(struct mp_recovering *recovering, struc
     enum mp_status status = MP_OK;
     if (recovering->reader) {
         int fd;
-        recording->state.ledger.paused = false; /* while the file is read: its blocks already have numbers */
+        recording->state.ledger.paused = false; /* while the file is read: its blocks have numbers already */
         status = recording->name(recording->name_context, recording, &recording->path, &fd, error);
         if (!status) status = mp_writer_open(fd, mp_reader_start(recovering->reader), &recording->writer, error);
         if (!status) status = mp_recover_copy(recovering, recording->writer, error);

@@ -27,13 +27,13 @@ enum mp_status mp_recover(const char *path, mp_recording_name *name, void *name_
 struct mp_recovering {
     struct mp_reader *reader;       /* NULL: there is no file */
     struct mp_recording *recording; /* NULL: there is no spool */
-    struct mp_writer *writer;       /* without a spool: of the new file; else the recording's */
+    struct mp_writer *writer;       /* without a spool, the new file's; else the recording's */
     struct mp_recovery *result;
     struct mp_event *events; /* room for a chunk's events in the writer's form */
     struct mp_schedule schedule;
-    uint64_t lost_chunks;  /* of the file, so far */
-    uint64_t put_in;       /* likewise: frees that its collector put in */
-    struct mp_state alone; /* without a spool, for the parts of bases; else the recording's */
+    uint64_t lost_chunks;  /* lost chunks of the file so far */
+    uint64_t put_in;       /* missed frees that the file's collector inserted */
+    struct mp_state alone; /* without a spool: state for the parts of bases; else the recording's is used */
     bool coverage_copied, exit_copied;
 };
 

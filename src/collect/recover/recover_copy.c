@@ -220,14 +220,15 @@ static void copy_losses(struct mp_recovering *recovering, const struct mp_chunk 
     recovering->lost_chunks = lost;
 }
 
-/* Gives the live blocks the file's labels; the window is as it was. `put_in`: frees that the file has so. */
+/* Gives the live blocks the file's labels, and restores the window. `put_in`: number of missed frees that the file
+ * has. */
 static bool end_reading(struct mp_recording *recording, uint64_t put_in)
 {
     struct mp_state *state = &recording->state;
     state->ledger.missed_frees = put_in;
     if (state->window.type) recording->window_open = state->window.type == MP_EVENT_START;
     bool done = mp_state_settle(state, UINT64_MAX);
-    state->labels.count = 0; /* labels that are left belong to blocks of the spool, which has them, too */
+    state->labels.count = 0; /* the remaining labels are of the spool's blocks, which have them, too */
     return done;
 }
 

@@ -14,10 +14,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define GROUPS_MOST 1024 /* of a user; beyond them rights are missed, never given */
+#define GROUPS_MOST 1024 /* groups of a user that are read; with more, a right may be missed, but never given */
 
 struct rights {
-    unsigned user, group; /* of files that it makes */
+    unsigned user, group; /* owner of the files that it makes */
     unsigned long long capabilities;
     gid_t groups[GROUPS_MOST];
     size_t group_count;
@@ -33,7 +33,7 @@ static void read_groups(const char *text, struct rights *rights)
     }
 }
 
-/* False with errno: as a rule the process is no more. */
+/* False, with errno: mostly the process is gone. */
 static bool read_rights(uint32_t pid, struct rights *rights)
 {
     char path[64], *line = NULL;
@@ -54,7 +54,7 @@ static bool read_rights(uint32_t pid, struct rights *rights)
     return found == 3;
 }
 
-/* True if both have the same entry under /proc/PID: a root, a namespace. */
+/* True if both have the same entry under /proc/PID, such as a root or a namespace. */
 static bool shares(uint32_t pid, const char *what)
 {
     char own[64], theirs[64];
@@ -77,8 +77,7 @@ int mp_asker_may_not_look(uint32_t pid)
     return own.capabilities & ~theirs.capabilities ? EPERM : 0;
 }
 
-/* The root of the process's paths, to be followed by one. The kernel has none any more for a process that has ended and
- * was not waited for. */
+/* A path that leads to the root of the process's paths. The kernel drops that root when the process ends. */
 static void name_root(uint32_t pid, char root[64])
 {
     struct stat facts;
@@ -86,7 +85,7 @@ static void name_root(uint32_t pid, char root[64])
     if (stat(root, &facts) && errno == ENOENT) *root = '\0';
 }
 
-/* Nothing that memprof may do is beyond the process. */
+/* True if the process has every right that memprof has. */
 static bool has_all(uint32_t pid, const struct rights *theirs, const char *root)
 {
     struct rights own;
@@ -95,7 +94,7 @@ static bool has_all(uint32_t pid, const struct rights *theirs, const char *root)
            (!*root || (shares(pid, "root") && shares(pid, "ns/mnt")));
 }
 
-/* In a child of root's. Capabilities of another namespace count for nothing here. */
+/* Takes the process's rights, in a child that runs as root. Capabilities in another namespace do not count here. */
 static bool become(uint32_t pid, const struct rights *rights, const char *root)
 {
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
@@ -105,7 +104,7 @@ static bool become(uint32_t pid, const struct rights *rights, const char *root)
     if (setgroups(rights->group_count, rights->groups) || setresgid(rights->group, rights->group, rights->group) ||
         setresuid(rights->user, rights->user, rights->user))
         return false;
-    if (rights->user) return true; /* the kernel took all capabilities with the user */
+    if (rights->user) return true; /* the kernel removed all capabilities with the user */
     for (int i = 0; i < 2; i++)
         data[i].effective = data[i].permitted = (uint32_t)(kept >> 32 * i);
     return !syscall(SYS_capset, &header, data);
@@ -121,7 +120,7 @@ static int try_in(const char *root, const char *folder, const struct stat *wante
     return access(path, W_OK | X_OK) ? errno : 0;
 }
 
-/* A process of its own tries it as the other one: rights are a whole process's. */
+/* Tries it in a child with the other process's rights, as rights belong to a whole process. */
 static int try_as(uint32_t pid, const struct rights *rights, const char *root, const char *folder)
 {
     struct stat wanted;

@@ -27,7 +27,7 @@
 
 #define ANCESTORS_MAX 16
 
-/* Helpers of a program end a moment after it, such as multiprocessing's resource tracker. */
+/* Helpers of a program, such as multiprocessing's resource tracker, end a moment after it. */
 #define LEAVE_WITHIN_NS (1 * MP_NS_PER_SECOND)
 #define LOOK_EVERY_NS   (50 * MP_NS_PER_MS)
 
@@ -40,7 +40,7 @@ static void keep_note(const struct mp_recording *recording, struct mp_collector_
 
 static void take_finished(struct mp_collector *collector, struct mp_finished *finished)
 {
-    /* Data that a full disk could not take stays in the spool for `memprof recover`. */
+    /* Data that a full disk refused stays in the spool for `memprof recover`. */
     uint64_t units = finished->recording->schedule_state.position.units;
     if (units > collector->result->units_seen) collector->result->units_seen = units;
     bool worth_reporting = finished->summary.path || finished->summary.failed;
@@ -50,7 +50,7 @@ static void take_finished(struct mp_collector *collector, struct mp_finished *fi
         free(finished->summary.path);
 }
 
-/* The recording of the nearest process above that is recorded, and has a file; NULL. */
+/* The recording of the nearest recorded ancestor with a file; NULL. */
 static const struct mp_recording *owner_of(const struct mp_collector *collector, const struct mp_collected *process)
 {
     const struct mp_member *member = &process->recording->spool.header->member;
@@ -62,7 +62,7 @@ static const struct mp_recording *owner_of(const struct mp_collector *collector,
     return NULL;
 }
 
-/* Who was not recorded has no file of its own to say so. The last file says what no other one could. */
+/* A process that was not recorded has no file of its own. The note goes into the last file if no other file fits. */
 static void note_refused(struct mp_collector *collector, struct mp_recording *recording)
 {
     struct mp_refused refused = {0};
@@ -110,7 +110,7 @@ enum mp_status mp_collector_listen(struct mp_collector *collector, struct mp_err
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     memcpy(address.sun_path, collector->socket_path, strlen(collector->socket_path) + 1);
     collector->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    int on = 1; /* connections inherit it: who sends a message counts, not who connected */
+    int on = 1; /* connections inherit it: the sender of a message counts, not the process that connected */
     if (collector->listener < 0 || setsockopt(collector->listener, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) ||
         bind(collector->listener, (struct sockaddr *)&address, sizeof address) ||
         listen(collector->listener, SOMAXCONN))
@@ -118,7 +118,7 @@ enum mp_status mp_collector_listen(struct mp_collector *collector, struct mp_err
     return MP_OK;
 }
 
-/* A program may shrink its spool under the collector. The lost page reads as zeros then, so that the recordings of
+/* A program may shrink its spool under the collector. The lost page then reads as zeros, so that the recordings of
  * other programs go on. */
 static void blank_page(int number, siginfo_t *info, void *context)
 {
@@ -130,12 +130,12 @@ static void blank_page(int number, siginfo_t *info, void *context)
         signal(number, SIG_DFL);
 }
 
-/* Signals from the terminal reach the command directly; signals sent to memprof are passed on. Once the command has
- * ended, each of them ends the waiting. */
+/* Signals from the terminal reach the command directly; signals sent to memprof are passed on. After the command's end,
+ * each of them ends the waiting. */
 static enum mp_status catch_signals(struct mp_collector *collector, struct mp_error *error)
 {
     static const int heard[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGCONT, SIGTSTP};
-    /* SIGXFSZ: a limit on file sizes is a write error to report, not an end. */
+    /* SIGXFSZ: a limit on file sizes is a write error to report, and must not end memprof. */
     static const int ignored[] = {SIGINT, SIGQUIT, SIGPIPE, SIGXFSZ};
     const struct sigaction blank = {.sa_sigaction = blank_page, .sa_flags = SA_SIGINFO};
     sigaction(SIGBUS, &blank, NULL);
@@ -148,7 +148,7 @@ static enum mp_status catch_signals(struct mp_collector *collector, struct mp_er
         sigaddset(&set, heard[i]);
     if (collector->options->snapshot_signal) sigaddset(&set, collector->options->snapshot_signal);
     sigprocmask(SIG_BLOCK, &set, &collector->mask);
-    signal(SIGCHLD, SIG_DFL); /* ignored by our parent, it would leave no exit status to wait for */
+    signal(SIGCHLD, SIG_DFL); /* if our parent ignored it, there would be no exit status to wait for */
     collector->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     return collector->signals < 0 ? mp_fail_errno(error, "cannot watch signals") : MP_OK;
 }
@@ -197,7 +197,8 @@ static void tear_down(struct mp_collector *collector)
     mp_vec_free(&collector->paths);
 }
 
-/* Each process takes a few descriptors, and each of its modules one. Only for us: the command has already started. */
+/* Each process takes a few descriptors, and each of its modules another one. Only memprof gets the higher limit, as the
+ * command has already started. */
 static void allow_many_files(void)
 {
     struct rlimit limit;
@@ -208,7 +209,8 @@ static void allow_many_files(void)
 
 /* ---- the loop ------------------------------------------------------------------------------------------------- */
 
-/* The sender of a signal may write where the file would lie; one that has ended was allowed to by the kernel. */
+/* True if the sender of a signal may write where the file would be. If the sender has ended, the kernel's permission
+ * for the signal suffices. */
 static bool may_snapshot(const struct mp_collector *collector, uint32_t sender, const struct mp_recording *recording)
 {
     const struct mp_snapshot_calls *calls = &collector->options->snapshot_calls;
@@ -221,7 +223,7 @@ static bool may_snapshot(const struct mp_collector *collector, uint32_t sender, 
     return false;
 }
 
-/* With --holders each has a look of that moment in it, where the program comes by in time. */
+/* With --holders, each snapshot includes a look, if the program responds in time. */
 static void snapshot_all(struct mp_collector *collector, uint32_t sender)
 {
     for (size_t i = 0; i < collector->processes.count; i++) {
@@ -236,7 +238,7 @@ static void snapshot_all(struct mp_collector *collector, uint32_t sender)
     }
 }
 
-/* Answers the programs whose snapshots are written; with `wait` until all are. */
+/* Answers programs whose snapshots are written; with `wait`, waits for all. */
 static void reap_snapshots(struct mp_collector *collector, bool wait)
 {
     uint64_t recording;
@@ -248,7 +250,7 @@ static void reap_snapshots(struct mp_collector *collector, bool wait)
                 mp_snapshots_answer(collector->processes.at[i].recording, number, written);
 }
 
-/* The last chance: once its parent has taken note of its end, the kernel no longer says who a process was. */
+/* Notes a process's rights while the kernel still has them: until its parent has waited for it. */
 static void see_rights(struct mp_collector *collector, size_t index)
 {
     struct mp_recording *recording = collector->processes.at[index].recording;
@@ -281,7 +283,7 @@ static void pass_on_signals(struct mp_collector *collector)
     collector->command_ended = true;
 }
 
-/* A process that is not our child. */
+/* Handles the end of a process that is not memprof's child. */
 static void end_child(struct mp_collector *collector, size_t index, const char *otherwise)
 {
     const struct mp_collected *process = &collector->processes.at[index];
@@ -334,7 +336,7 @@ static void serve_metrics(struct mp_collector *collector)
     free(recordings);
 }
 
-/* A leak that is seen while the program runs may be gone at its end, and who holds it with it. */
+/* A leak that shows while the program runs may be gone at its end, with its holders. This asks for a look now. */
 static void look_where_suspected(struct mp_collector *collector, struct mp_collected *process)
 {
     uint32_t given = process->recording->config.holders_ms;
@@ -362,7 +364,7 @@ static void go_round(struct mp_collector *collector)
     serve_metrics(collector);
 }
 
-/* Goes on recording what outlives the command: for a moment, or with --wait to its end. */
+/* Records processes that outlive the command: for a moment, or with --wait to their ends. */
 static void wait_for_survivors(struct mp_collector *collector)
 {
     struct mp_collector_result *result = collector->result;
@@ -381,7 +383,7 @@ static void wait_for_survivors(struct mp_collector *collector)
     if (survivors.count) mp_survivors_say(&survivors, result->survived, sizeof result->survived);
 }
 
-/* Each file that misses the rest of its process says so, and the command's does. */
+/* Adds a note to each file that lacks the rest of its process, and to the command's file. */
 static void note_survivors(const struct mp_collector *collector)
 {
     for (size_t i = 0; i < collector->processes.count && collector->result->survivors; i++)
@@ -395,7 +397,7 @@ static void end_all(struct mp_collector *collector)
     note_survivors(collector);
     char text[64];
     struct mp_exit how = mp_process_end_describe(collector->wait_status, text, sizeof text);
-    /* The command last, as what its children left out is noted in its file. */
+    /* The command comes last, because its file gets the notes about its children. */
     for (size_t i = collector->processes.count; i-- > 0;)
         if ((pid_t)collector->processes.at[i].pid != collector->command)
             end_child(collector, i, MP_STILL_RUNNING " when the command ended");

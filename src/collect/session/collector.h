@@ -1,6 +1,6 @@
 /*
- * `memprof snapshot`: starts a command and collects what its processes record until it has ended. One call, on the main
- * thread, since the spools' mutexes must be held by a thread that lives as long as the process.
+ * `memprof snapshot`: starts a command, and collects what its processes record until it has ended. One call, on the
+ * main thread: a thread that lives as long as the process must hold the spools' futexes.
  */
 #ifndef MP_COLLECT_COLLECTOR_H
 #define MP_COLLECT_COLLECTOR_H
@@ -14,40 +14,39 @@
 struct mp_collector_options {
     char *const *command;     /* NULL-terminated */
     const char *output;       /* a naming pattern (collect/session/naming.h), absolute */
-    bool in_folder;           /* the user named a folder: each process has a file in it, named by what the process is */
-    const char *folder;       /* that folder, absolute, with a slash at its end */
+    bool in_folder;           /* the user named a folder; each process gets a file in it, named by its role */
+    const char *folder;       /* the folder for files, absolute, with a slash at its end */
     bool force;               /* an existing file may be replaced */
-    uint64_t file_from_bytes; /* a process that another one has started leaves no file where it held less at its peak;
-                               * 0: each leaves one */
+    uint64_t file_from_bytes; /* a child process below this peak leaves no file; 0: every process leaves one */
     bool symbols;
-    bool keep_command; /* the processes' command lines are stored in their files, secrets masked */
+    bool keep_command; /* files keep the processes' command lines, with secrets masked */
     struct mp_record_config record;
     struct mp_schedule schedule;
-    int snapshot_signal;  /* sent to memprof, makes a snapshot of each process; 0: none */
-    bool snapshot_at_oom; /* a snapshot the first time that an allocator runs out of memory */
+    int snapshot_signal;  /* a signal to memprof that makes a snapshot of each process; 0: none */
+    bool snapshot_at_oom; /* makes a snapshot when an allocator first runs out of memory */
     struct mp_snapshot_calls snapshot_calls;
-    bool wait;           /* for all processes of the session, not for the command alone */
+    bool wait;           /* waits for all processes of the session, not only for the command */
     const char *metrics; /* path of the metrics (collect/metrics/metrics.h); NULL: none */
 };
 
-/* Processes that could not be recorded: the first of them, and the reason for the very first. */
+/* Processes that could not be recorded: the first few, with the reason for the very first. */
 #define MP_REFUSED_NAMED 4
 struct mp_refused {
     size_t count;
     struct mp_refused_process {
-        uint32_t pid; /* as the process knows itself; 0: not known */
+        uint32_t pid; /* in the process's own pid namespace; 0: not known */
         char name[MP_PROCESS_NAME];
     } first[MP_REFUSED_NAMED];
     struct mp_error why;
 };
 
 struct mp_collector_result {
-    int exit_status; /* of the command, as a shell gives it: 128 + signal; 126, 127 where it could not be executed */
+    int exit_status; /* the command's, as a shell gives it: 128 + signal; 126, 127: it could not be executed or found */
     MP_VEC(struct mp_recording_summary) recordings;
-    uint64_t units_seen; /* the most steps (or regions) that one process began, where a schedule counts them */
-    char note[MP_SPOOL_NOTE_TEXT + 1]; /* the first remark of a recorder in a process without a file; "": none */
+    uint64_t units_seen; /* the most steps (or regions) that one process began, if a schedule counts them */
+    char note[MP_SPOOL_NOTE_TEXT + 1]; /* the first note of a recorder in a process without a file; "": none */
     size_t survivors;                  /* processes that were still running when recording ended */
-    char survived[320];                /* a sentence on them */
+    char survived[320];                /* a sentence about these */
     struct mp_refused refused;
 };
 
@@ -55,7 +54,7 @@ struct mp_collector_result {
 #define MP_REFUSED_TEXT (sizeof((struct mp_error *)NULL)->text + 256)
 void mp_refused_say(const struct mp_refused *refused, char *text, size_t room);
 
-/* A status other than MP_OK means that the command was not started. The summaries have later errors. */
+/* MP_OK means that the command was started; otherwise it was not. The summaries have later errors. */
 enum mp_status mp_collector_run(const struct mp_collector_options *options, struct mp_collector_result *result,
                                 struct mp_error *error);
 void mp_collector_result_free(struct mp_collector_result *result);

@@ -39,7 +39,8 @@ static enum mp_status create_snapshot_file(void *context, struct mp_recording *r
         char *candidate = mp_naming_path(&collector->naming, &process, number);
         if (!candidate) return mp_fail(error, MP_NO_MEMORY, "out of memory for a file name");
         if (!is_taken(collector, candidate)) {
-            /* A link is followed where the user named it. Others may lie there for memprof to write elsewhere. */
+            /* A link is followed only if the user named it. Other links may be traps that make memprof write
+             * elsewhere. */
             struct stat link;
             bool is_named = !strcmp(candidate, collector->options->output);
             bool is_link = !lstat(candidate, &link) && S_ISLNK(link.st_mode);
@@ -111,7 +112,7 @@ static void send_answer(int connection, const struct mp_collector *collector, co
     sendmsg(connection, &message, MSG_NOSIGNAL);
 }
 
-/* True if the process is the user's own, or root's. */
+/* True if the process belongs to the user or to root. */
 static bool is_ours(const struct ucred *who)
 {
     return who->pid > 0 && (who->uid == geteuid() || !who->uid);
@@ -133,7 +134,7 @@ static bool is_greeting(const struct mp_collector *collector, const struct ucred
            (collector->options->record.follow || who->pid == collector->command);
 }
 
-/* Nanoseconds by which a process's time namespace is ahead of the first one (man 7 time_namespaces). */
+/* The time in ns by which a process's time namespace is ahead of the first one (man 7 time_namespaces). */
 static int64_t clock_offset(const char *process)
 {
     char path[64], line[128];
@@ -147,8 +148,8 @@ static int64_t clock_offset(const char *process)
     return offset;
 }
 
-/* The number to add to a process's clock. The kernel tells it, but may name a namespace that only later children enter.
- * The greeting's age therefore decides: a greeting is mostly read soon after it was sent, and never before. */
+/* The difference to add to a process's clock. The kernel knows it, but may name a namespace that only later children
+ * enter. The greeting's age therefore decides: a greeting is read soon after it was sent, and never before. */
 static int64_t clock_shift(pid_t pid, uint64_t sent)
 {
     const int64_t soon = 3 * (int64_t)MP_NS_PER_SECOND;
@@ -164,7 +165,7 @@ static int64_t clock_shift(pid_t pid, uint64_t sent)
 static const struct mp_recording *greet(struct mp_collector *collector, const struct ucred *who)
 {
     struct mp_error error;
-    /* The same pid again: exec() replaced the program that had it. */
+    /* If the pid is known already, exec() has replaced the program that had it. */
     for (size_t i = collector->processes.count; i-- > 0;)
         if (collector->processes.at[i].pid == (uint32_t)who->pid)
             mp_collector_end_process(collector, i, (struct mp_exit){.known = false}, "replaced by exec");
@@ -174,7 +175,8 @@ static const struct mp_recording *greet(struct mp_collector *collector, const st
     return NULL;
 }
 
-/* The recording of a process. For the command or memprof itself, which may not allocate: the one with most events. */
+/* The recording of a process. If the command or memprof itself is named, but does not allocate: the recording with most
+ * events. */
 static struct mp_collected *asked_for(const struct mp_collector *collector, uint32_t pid)
 {
     struct mp_collected *found = NULL;
@@ -203,7 +205,7 @@ static enum mp_status begin_answer(struct mp_collector *collector, struct mp_rec
     return mp_looks_ask(&collector->looks, recording, wish, error);
 }
 
-/* An overview is written at once: nothing in it takes time. */
+/* An overview is written at once, as nothing in it takes time. */
 static enum mp_status write_overview(const struct mp_collector *collector, int file, struct mp_error *error)
 {
     struct mp_buffer text = {0};
@@ -213,13 +215,13 @@ static enum mp_status write_overview(const struct mp_collector *collector, int f
     return written ? MP_OK : mp_fail(error, MP_IO, "cannot write the overview");
 }
 
-/* A process may ask about itself; about others only one that the kernel would let look at them, too. */
+/* A process may ask about itself. It may ask about others only if the kernel would let it look at them, too. */
 static enum mp_status may_ask(const struct ucred *who, const struct mp_collected *process, struct mp_error *error)
 {
     if (!is_ours(who))
         return mp_fail(error, MP_NOT_FOUND, "pid %d runs as uid %u and may not ask the memprof of uid %u",
                        (int)who->pid, (unsigned)who->uid, (unsigned)geteuid());
-    bool is_root = !who->uid && geteuid(); /* the kernel shows nobody else root's namespaces */
+    bool is_root = !who->uid && geteuid(); /* the kernel shows root's namespaces to nobody else */
     if ((process && process->pid == (uint32_t)who->pid) || is_root) return MP_OK;
     int refusal = mp_asker_may_not_look((uint32_t)who->pid);
     if (!refusal) return MP_OK;
@@ -247,7 +249,7 @@ static void answer_question(struct mp_collector *collector, const struct ucred *
         status = mp_fail(&error, MP_IO, "cannot write the answer: %s", strerror(EMFILE));
     else if (file < 0 || fstat(file, &facts) || !S_ISREG(facts.st_mode) || facts.st_size)
         status = mp_fail(&error, MP_INVALID, "an empty regular file is wanted for the answer");
-    else if (of_all && fcntl(file, F_GET_SEALS) < 0) /* another file may make the writer wait */
+    else if (of_all && fcntl(file, F_GET_SEALS) < 0) /* any other file could make the writer wait */
         status = mp_fail(&error, MP_INVALID, "a file in memory is wanted for the answer");
     else if (of_all)
         status = write_overview(collector, file, &error);
@@ -273,22 +275,22 @@ static void leave_visitor(struct mp_collector *collector, size_t index)
             (collector->visitors.count - index) * sizeof *collector->visitors.at);
 }
 
-/* Takes a connection from the queue. False: none was waiting, or there is no descriptor for it now. All visitors that
- * have spoken are heard before, as one that has not may be left for it. */
+/* Takes a connection from the queue. False: none was waiting, or there is no descriptor for it. Messages of earlier
+ * visitors are read first, as the oldest silent visitor may be closed to make room. */
 static bool take_visitor(struct mp_collector *collector)
 {
     struct pollfd queue = {.fd = collector->listener, .events = POLLIN};
-    if (poll(&queue, 1, 0) <= 0) return false; /* accept() wants a descriptor before it looks */
+    if (poll(&queue, 1, 0) <= 0) return false; /* accept() needs a descriptor even if nobody waits */
     int connection = accept4(collector->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     struct mp_error error;
     if (connection < 0 && (errno == EMFILE || errno == ENFILE)) {
-        if (collector->visitors.count) { /* who says nothing may not keep others out */
+        if (collector->visitors.count) { /* a silent visitor must not keep others out */
             leave_visitor(collector, 0);
             return true;
         }
         mp_fail_errno(&error, "cannot accept its connection");
         mp_refused_add(&collector->unplaced, 0, "", &error);
-        usleep(MP_ROUND_MS * 1000); /* the connection stays in the queue: do not spin */
+        usleep(MP_ROUND_MS * 1000); /* the connection stays in the queue, so do not spin */
     }
     if (connection < 0) return false;
     if (!is_connected_to_ours(connection)) {
@@ -301,7 +303,7 @@ static bool take_visitor(struct mp_collector *collector)
     return true;
 }
 
-/* Answers a connection that said something: who sent it counts, not who connected. */
+/* Answers a message on a connection. The sender of the message counts, not the process that connected. */
 static void hear_visitor(struct mp_collector *collector, int connection)
 {
     struct ucred who;
@@ -328,7 +330,7 @@ static void hear_visitors(struct mp_collector *collector)
     if (poll(set, count, 0) <= 0) return;
     for (size_t i = 0, left = 0; i < count; i++)
         if (set[i].revents) {
-            /* Who waits no longer gets no recording, and no answer. */
+            /* A process that has closed its end gets no recording and no answer. */
             if (!(set[i].revents & POLLHUP)) hear_visitor(collector, set[i].fd);
             leave_visitor(collector, i - left++);
         }

@@ -10,7 +10,7 @@
 
 #include "collect/recording/secret_shapes.h"
 
-#define NAME_MAX       64  /* letters of a longer name beyond its end do not count */
+#define NAME_MAX       64  /* letters of a name that count; a longer one counts by its end */
 #define LOGIN_MAX      256 /* letters of a user and password before @ */
 #define TOKEN_USER     16  /* letters: a user's name is shorter than an access token */
 #define OPTION_LETTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -21,8 +21,8 @@ static bool is_empty_argument(const char *text, size_t at)
     return !text[at] && (!at || !text[at - 1]);
 }
 
-/* Shows empty arguments as '', since an empty one ends the list. Those behind the last that is not empty are what is
- * left of a longer line, of a program that writes its title there. */
+/* Shows empty arguments as '', since an empty one ends the list. Empty arguments at the end are left out: a program
+ * that writes its title there leaves them of its longer line. */
 static size_t show_empty(char *text, size_t length, size_t room)
 {
     size_t more = 0;
@@ -50,8 +50,8 @@ void mp_command_line_read(uint32_t pid, char *arguments, size_t room)
     arguments[used] = arguments[used + 1] = '\0';
 }
 
-/* All arguments, NUL-terminated each, and which of their letters are secret. The text stays until all rules have seen
- * it. */
+/* All arguments, each NUL-terminated, with marks on the letters that are secret. The text itself changes only after all
+ * rules have seen it. */
 struct marked {
     char *text, *marks;
 };
@@ -61,7 +61,7 @@ static void mark(const struct marked *line, const char *secret, size_t length)
     memset(line->marks + (secret - line->text), 1, length);
 }
 
-/* "--dbAccess_KEY" becomes "db.access.key": words in lower case, each ended by a dot. */
+/* "--dbAccess_KEY" becomes "db.access.key.": words in lower case, each followed by a dot. */
 static void split_words(const char *name, size_t length, char words[2 * NAME_MAX])
 {
     size_t used = 0;
@@ -89,14 +89,14 @@ static bool ends_in_one_of(const char *text, const char *const *list, char befor
 
 enum naming { NO_SECRET, NAMES_KEY, NAMES_SECRET };
 
-/* NAMES_KEY: "--key" and "--text-key" name a column as often as a secret. */
+/* NAMES_KEY: "--key" and "--text-key" often name a column, and often a secret. */
 static enum naming names_a_secret(const char *name, size_t length)
 {
-    /* The last words of a name; before those of the second list something may stand within the word. */
+    /* The last words of a secret's name. Before those of the second list, letters may precede within the word. */
     static const char *const endings[] = {
         "pwd", "pass", "passcode", "credentials", "credential", "creds",     "pat",  "auth", "cookie", "jwt",
         "pin", "sas",  "otp",      "bearer",      "pw",         "sessionid", "cred", "psk",  NULL};
-    /* Words behind such a name that leave it one: HF_TOKEN_2, DB_PASSWORD_PROD. */
+    /* Words that may follow a secret's name: HF_TOKEN_2, DB_PASSWORD_PROD. */
     static const char *const qualifiers[] = {"prod", "dev", "test", "staging", "value", "old", "new", NULL};
     static const char *const tails[] = {
         "token",      "secret",    "password",    "passwd",        "passphrase",      "apikey",
@@ -105,7 +105,7 @@ static enum naming names_a_secret(const char *name, size_t length)
         "signingkey", "sharedkey", "masterkey",   "encryptionkey", "accesssignature", "sshpass",
         "storepass",  "keypass",   "fromliteral", "keybase",       "apikeys",         "requirepass",
         "masterauth", "passwort",  "kennwort",    "mnemonic",      "seedphrase",      NULL};
-    /* Tokens of a model's alphabet: --pad-token. */
+    /* Tokens of a model's vocabulary: --pad-token. */
     static const char *const alphabet[] = {"pad.token",   "eos.token", "bos.token",   "unk.token",     "mask.token",
                                            "sep.token",   "cls.token", "image.token", "special.token", "stop.token",
                                            "start.token", "end.token", "per.token",   "video.token",   "audio.token",
@@ -134,8 +134,8 @@ static bool is_word(const char *word, size_t length, const char *wanted)
     return length == strlen(wanted) && !strncmp(word, wanted, length);
 }
 
-/* True if the value behind such a name is no secret: a constant of a language, a number, or behind --text-key (not
- * --key) the name of a column.
+/* True if the value after such a name is no secret: a constant of a language, a number, or after --text-key (not --key)
+ * a column's name.
  */
 static bool is_harmless(enum naming naming, const char *name, const char *value, size_t length)
 {
@@ -147,7 +147,8 @@ static bool is_harmless(enum naming naming, const char *name, const char *value,
     return strspn(value, "abcdefghijklmnopqrstuvwxyz_-.") >= length && (*name != '-' || strncasecmp(name, "--key", 5));
 }
 
-/* Masks the password of each scheme://user:PASSWORD@host and user:PASSWORD@host:port. A long user may be a token. */
+/* Masks the password of each scheme://user:PASSWORD@host and user:PASSWORD@host:port. A long user name may itself be a
+ * token. */
 static void mask_urls(const struct marked *line, char *argument)
 {
     for (char *at = argument; (at = strstr(at, "://"));) {
@@ -177,7 +178,7 @@ static bool is_name_letter(char letter)
     return isalnum((unsigned char)letter) || letter == '_' || letter == '-' || letter == '.';
 }
 
-/* "Bearer" and similar words stand before a secret; returns the secret's beginning. */
+/* The secret's beginning after "Bearer" or a similar word. */
 static char *behind_scheme(char *value)
 {
     static const char *const schemes[] = {"bearer ", "basic ", "token ", "digest ", "apikey "};
@@ -186,9 +187,9 @@ static char *behind_scheme(char *value)
     return value;
 }
 
-/* Masks a value that follows `separator` behind a secret's name, up to its end. The end is its quote, or in a header
- * ("Name: value") the end of the line. Otherwise a character ends it that ends a value in JSON, a query, a list or a
- * shell. Returns where to go on. */
+/* Masks a value that follows `separator` after a secret's name, up to its end. The end is its closing quote, or in a
+ * header ("Name: value") the line's end. Otherwise it is a character that ends values in JSON, a query, a list or a
+ * shell. Returns the position to continue from. */
 static char *mask_value(const struct marked *line, enum naming naming, const char *name, char *value, char separator)
 {
     char quote = '\0';
@@ -211,7 +212,7 @@ static char *mask_value(const struct marked *line, enum naming naming, const cha
     return value + length;
 }
 
-/* Names that sign an address in its query, and are harmless elsewhere. */
+/* True for names that sign an address in its query, and are harmless elsewhere. */
 static bool signs_a_query(const char *name, size_t length)
 {
     static const char *const names[] = {"sig", "signature", "key", "code", "credential", "hmac", "st", "policy", NULL};
@@ -221,7 +222,7 @@ static bool signs_a_query(const char *name, size_t length)
     return ends_in_one_of(words, names, '.');
 }
 
-/* Masks secrets within an argument, behind their names: {"password": "..."}, Authorization: Bearer ..., a=1&token=...,
+/* Masks secrets within an argument, after their names: {"password": "..."}, Authorization: Bearer ..., a=1&token=...,
  * PASSWORD=... and --token ... in a shell's line. */
 static void mask_named(const struct marked *line, char *argument)
 {
@@ -265,13 +266,14 @@ static void mask_named(const struct marked *line, char *argument)
 
 enum rule_kind {
     VALUE,    /* the option's value, in the next word or attached */
-    ATTACHED, /* attached alone: mysql -pSECRET */
-    LOGIN,    /* likewise a value USER:SECRET */
-    BARE,     /* each word that is no option, of NAME=SECRET the value */
+    ATTACHED, /* only an attached value: mysql -pSECRET */
+    LOGIN,    /* likewise, for a value USER:SECRET */
+    BARE,     /* each word that is no option; of NAME=SECRET only the value */
     ORACLE,   /* each word USER/SECRET */
 };
 
-/* Commands whose secrets have no name. Words that must come before, if any; URL is any URL. Blanks around each word. */
+/* Commands with secrets that have no name. Words that must come before, if any; URL stands for any URL. Each word has
+ * blanks around it. */
 static const struct command_rule {
     const char *commands, *option;
     enum rule_kind kind;
@@ -310,16 +312,16 @@ static const struct command_rule {
     {" ab ", "-A", LOGIN, NULL},
 };
 
-/* One command of a line: what earlier words say of the next. */
+/* State of reading one command of a line: what its earlier words say about the next one. */
 struct words {
-    const struct command_rule *rule; /* its option came before; NULL: none */
-    char command[NAME_MAX];          /* with blanks around; empty: none known */
-    const char *name;                /* an option or setting that names a secret came before */
+    const struct command_rule *rule; /* the rule whose option came before; NULL: none */
+    char command[NAME_MAX];          /* the command with blanks around it; empty: not known */
+    const char *name;                /* an option or setting before that names a secret */
     size_t name_length;
-    uint32_t open;      /* bit i: of rules[i], the words that must come before did */
-    bool set, of_user;  /* "set", "--user" came before */
-    bool in_line;       /* of a shell's line, which may be prose */
-    const char *echoed; /* what `echo` pipes into this command; NULL: nothing */
+    uint32_t open;      /* bit i: the words that rules[i] demands have come */
+    bool set, of_user;  /* "set" came before; "--user" came before */
+    bool in_line;       /* the command is in a shell's line, which may be prose */
+    const char *echoed; /* the text that `echo` pipes into this command; NULL: none */
     size_t echoed_length;
 };
 
@@ -329,7 +331,7 @@ static void mark_login(const struct marked *line, const char *word, size_t lengt
     while (user < length && !strchr(separators, word[user]))
         user++;
     if (user + 1 == length)
-        mark(line, word, user); /* a token as the user, without a password */
+        mark(line, word, user); /* a token as user name, without a password */
     else if (user < length && strspn(word + user + 1, "0123456789") < length - user - 1)
         mark(line, word + user + 1, length - user - 1);
 }
@@ -354,14 +356,14 @@ static void take_command(struct words *words, const char *word, size_t length)
     memcpy(words->command, padded, sizeof padded);
 }
 
-/* True if the rule is one of the command's, and the words that must come before did. */
+/* True if the rule is for the command, and the words that it demands have come. */
 static bool is_open(const struct words *words, size_t rule)
 {
     return *words->command && strstr(rules[rule].commands, words->command) &&
            (!rules[rule].behind || words->open >> rule & 1);
 }
 
-/* Opens the rules that wait for this word. */
+/* Opens the rules that demand this word. */
 static void open_rules(struct words *words, const char *word, size_t length)
 {
     char padded[NAME_MAX];
@@ -374,7 +376,7 @@ static void open_rules(struct words *words, const char *word, size_t length)
         if (rules[i].behind && strstr(rules[i].behind, padded)) words->open |= (uint32_t)1 << i;
 }
 
-/* "password VALUE" without dashes, as of nmcli, wifi-sec.psk and SQL. */
+/* "password VALUE" without dashes, as for nmcli, wifi-sec.psk and SQL. */
 static bool is_bare_name(const char *word, size_t length)
 {
     static const char *const names[] = {"password",   "passwd",     "passphrase",        "psk", "requirepass",
@@ -387,7 +389,7 @@ static bool is_bare_name(const char *word, size_t length)
     return ends_in_one_of(lower, names, '.');
 }
 
-/* True if a word behind a bare name is none of its value: a path, an option, or in a line the next word of a sentence.
+/* True if a word after a bare name is not its value: a path, an option, or in a line the next word of a sentence.
  */
 static bool is_no_value(const struct words *words, const char *word, size_t length)
 {
@@ -396,7 +398,7 @@ static bool is_no_value(const struct words *words, const char *word, size_t leng
     return words->in_line && !is_quoted && strspn(word, "abcdefghijklmnopqrstuvwxyz,.?!") >= length;
 }
 
-/* "-phunter2" of a client that the table does not know: letters and digits, but no -pix_fmt and no -p8080:80. */
+/* "-phunter2" for a client that the table lacks: letters and digits, but not -pix_fmt or -p8080:80. */
 static bool seems_attached_password(const char *word, size_t length)
 {
     bool digits = false, letters = false;
@@ -449,7 +451,7 @@ static bool take_bare(const struct marked *line, const struct words *words, cons
     return false;
 }
 
-/* Marks a word's secret, as far as the words before it say that it is one. */
+/* Marks the secret in a word, if the words before show that it is one. */
 static void take_word(const struct marked *line, struct words *words, const char *word, size_t length)
 {
     struct words before = *words;
@@ -512,7 +514,7 @@ static void take_word(const struct marked *line, struct words *words, const char
     if (!equals && (is_named || is_bare_name(name, size))) words->name = name, words->name_length = size;
 }
 
-/* The length of a word of a shell up to `end`, with quoted parts that have no blank: -p'SECRET', TOKEN="...". */
+/* The length of a shell's word up to `end`, including quoted parts without blanks: -p'SECRET', TOKEN="...". */
 static size_t word_length(const char *word, const char *end)
 {
     size_t length = strcspn(word, " \t\r\n;|&<>()\"'");
@@ -524,7 +526,7 @@ static size_t word_length(const char *word, const char *end)
     return length;
 }
 
-/* Begins the next command of a line, to which a pipe may hand what the one between `begin` and `end` echoes. */
+/* Begins the next command of a line. The command between `begin` and `end` may echo a text into it. */
 static void begin_command(struct words *words, const char *begin, const char *end, const char *separator)
 {
     *words = (struct words){.in_line = true};
@@ -536,7 +538,7 @@ static void begin_command(struct words *words, const char *begin, const char *en
     words->echoed_length = (size_t)(end - echoed);
 }
 
-/* The words of a shell's line, as of sh -c '...'; `depth` lines lie in its quotes at most. */
+/* Masks the words of a shell's line, as in sh -c '...'. `depth`: how many levels of lines in quotes to follow. */
 static void mask_line(const struct marked *line, char *argument, size_t bytes, int depth)
 {
     struct words words = {.in_line = true};
@@ -566,7 +568,7 @@ void mp_command_line_mask(char *arguments)
         bytes += strlen(arguments + bytes) + 1;
     const struct marked line = {.text = arguments, .marks = calloc(bytes + 1, 1)};
     struct words words = {0};
-    bool in_pem = false; /* of a block that a shell has split */
+    bool in_pem = false; /* inside of a PEM block that a shell has split */
     for (char *argument = arguments; line.marks && *argument; argument += strlen(argument) + 1) {
         bool ends_pem = in_pem && strstr(argument, "-----END"), begins_pem = strstr(argument, "-----BEGIN");
         if (in_pem) mark(&line, argument, strlen(argument));

@@ -15,7 +15,7 @@
 
 #include "wire/config.h"
 
-#define ANSWER_WITHIN_S 30 /* a collector that is busy with millions of blocks */
+#define ANSWER_WITHIN_S 30 /* a collector may be busy with millions of blocks */
 #define ENVIRON_MAX     (4u << 20)
 
 /* ---- the collector's side ------------------------------------------------------------------------------------- */
@@ -25,7 +25,7 @@ union rights {
     struct cmsghdr align;
 };
 
-/* Takes the sender and the first descriptor, and closes any others. */
+/* Takes the sender and the first descriptor, and closes all other descriptors. */
 static int take_descriptor(struct msghdr *message, struct ucred *who)
 {
     int file = -1;
@@ -81,7 +81,7 @@ void mp_control_answer(int connection, enum mp_status status, uint32_t pid, cons
 
 /* ---- the client's side ---------------------------------------------------------------------------------------- */
 
-/* The whole of a small file of /proc, with a NUL behind it, to be freed; NULL. */
+/* The contents of a small file of /proc, with a NUL at the end, to be freed; NULL. */
 static char *read_small(const char *path, size_t *size)
 {
     char *text = NULL;
@@ -123,7 +123,7 @@ bool mp_control_socket_of(pid_t pid, char *path, size_t room)
     return found;
 }
 
-/* The first child of a memprof: the command that it started knows the socket. */
+/* The first child of a memprof, the command that it started: the child knows the socket. */
 static pid_t first_child(pid_t pid)
 {
     char name[96];
@@ -135,7 +135,8 @@ static pid_t first_child(pid_t pid)
     return child;
 }
 
-/* The memprof of `pid`, or of its child: once a collector has ended, another user may listen where it did. */
+/* True if the listener is the memprof of `pid`, or of its child: after a collector's end, another user may listen at
+ * its place. */
 static bool is_memprof_of(int connection, pid_t pid, pid_t child)
 {
     struct ucred peer;
@@ -200,8 +201,8 @@ static enum mp_status receive_answer(int connection, struct mp_control_answer *a
     return answer->status ? mp_fail(error, status, "%s", answer->text) : MP_OK;
 }
 
-/* Asks the user's sessions, one after the other, for the process: one that is attached to knows no socket. A session
- * that has it names it in its refusal to write to /dev/null. */
+/* Asks the user's sessions in turn for the process, as an attached program does not know its socket. A session that
+ * records it names it in the refusal to write to /dev/null. */
 static bool find_attached(pid_t pid, char *path, size_t room)
 {
     struct mp_intern paths = {0};
@@ -225,7 +226,7 @@ static bool find_attached(pid_t pid, char *path, size_t room)
     return found;
 }
 
-/* *child: the process that knew the path, where `pid` itself did not; else 0. */
+/* *child: the process that knew the path, if `pid` itself did not; else 0. */
 static enum mp_status find_path(pid_t pid, char *path, size_t room, pid_t *child, struct mp_error *error)
 {
     *child = 0;
@@ -246,7 +247,7 @@ static enum mp_status connect_to(pid_t pid, int *connection, struct mp_error *er
     if (!connect_at(path, connection))
         return mp_fail(error, MP_NOT_FOUND, "the memprof that recorded process %d is gone (%s)", (int)pid,
                        strerror(errno));
-    /* Another program's child may be recorded while that program is not. */
+    /* Another program's child may be recorded, although that program is not. */
     if (is_memprof_of(*connection, pid, child)) return MP_OK;
     close(*connection);
     return not_recorded(pid, error);

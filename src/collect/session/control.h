@@ -1,8 +1,8 @@
 /*
- * Questions to a running collector, on the socket that the recorded programs know. The socket lies in a folder that
- * only the user may open, and only the user's processes (and root's) get answers. A question is one message of fixed
- * size. Where it asks for a file, the descriptor of an empty regular file for the answer comes with it; so the client
- * chooses where. The answer is one message of fixed size.
+ * Questions to a running collector, on the socket that recorded programs know. The socket is in a folder that only the
+ * user may open. Only processes of the user and root get answers. A question is one message of fixed size. If it asks
+ * for a file, it comes with the descriptor of an empty regular file for the answer. The client thus chooses the place.
+ * The answer is one message of fixed size.
  */
 #ifndef MP_COLLECT_CONTROL_H
 #define MP_COLLECT_CONTROL_H
@@ -22,31 +22,32 @@
 enum mp_control_command {
     MP_CONTROL_LIVE = 1,     /* write the live blocks as a snapshot file (collect/recording/recording.h) */
     MP_CONTROL_SNAPSHOT = 2, /* write the whole recording so far (collect/session/snapshots.h) */
-    MP_CONTROL_HOLDERS = 3,  /* likewise, after the program has looked for what holds its tensors (looks.h) */
+    MP_CONTROL_HOLDERS = 3,  /* likewise, after the program has looked for holders of its tensors */
     MP_CONTROL_OVERVIEW =
-        4, /* the figures of all processes as JSON (collect/session/collector_parts.h): answered at once */
-    MP_CONTROL_BARE = 5, /* as MP_CONTROL_LIVE, without functions and lines of native frames: for who asks often */
+        4,               /* write the figures of all processes as JSON (collect/session/collector_parts.h), at once */
+    MP_CONTROL_BARE = 5, /* as MP_CONTROL_LIVE, without functions and lines of native frames: for clients that ask
+                          * often */
 };
 
 struct mp_control_question {
     uint32_t magic, version, command;
-    uint32_t pid;       /* of the recorded process */
-    uint32_t budget_ms; /* that a look may take */
+    uint32_t pid;       /* the recorded process */
+    uint32_t budget_ms; /* time for a look */
 };
 
 struct mp_control_answer {
     uint32_t magic, version;
     uint32_t status; /* enum mp_status */
-    uint32_t pid;    /* the process that the answer is about */
-    char text[240];  /* the reason, where the status is not MP_OK */
+    uint32_t pid;    /* the process in the answer */
+    char text[240];  /* the reason, unless the status is MP_OK */
 };
 
 /* ---- the collector's side ---- */
 
-/* Reads one message of at most `room` bytes. Returns its size, 0 where none came within the socket's limit or it was
- * longer, or more than one descriptor came with it. *file: the descriptor that came with it, to be closed; -1;
- * MP_CONTROL_NO_ROOM where this process has no descriptor left to take it by. *who: the sender when it sent, for a
- * socket with SO_PASSCRED; else of pid 0. */
+/* Reads one message of at most `room` bytes. Returns its size. 0: none came within the socket's time limit, it was
+ * longer, or it had more than one descriptor. *file: the descriptor that came with it, to be closed; -1: none;
+ * MP_CONTROL_NO_ROOM: this process has no free descriptor for it. *who: the sender at that time, on a socket with
+ * SO_PASSCRED; else its pid is 0. */
 size_t mp_control_receive(int connection, void *message, size_t room, int *file, struct ucred *who);
 /* True if the message is a question of this version. */
 bool mp_control_is_question(const void *message, size_t size, struct mp_control_question *question);
@@ -54,15 +55,15 @@ void mp_control_answer(int connection, enum mp_status status, uint32_t pid, cons
 
 /* ---- the client's side ---- */
 
-/* The socket's path that a process was started with; false where it has none. */
+/* The path of the socket that a process knows from its start; false: it knows none. */
 bool mp_control_socket_of(pid_t pid, char *path, size_t room);
 /* The path of the socket of the collector that records process `pid`, or that is process `pid`. */
 enum mp_status mp_control_find(pid_t pid, char *path, size_t room, struct mp_error *error);
 /* Asks the collector at the socket's path without waiting: `file` gets the answer, and *connection (to be closed)
- * becomes readable when it is there. MP_NOT_FOUND: nobody listens there any more. */
+ * becomes readable when the answer is complete. MP_NOT_FOUND: nobody listens there. */
 enum mp_status mp_control_begin(const char *path, enum mp_control_command command, pid_t pid, int file, int *connection,
                                 struct mp_error *error);
-/* Takes the answer of such a connection. */
+/* Takes the answer from such a connection. */
 enum mp_status mp_control_end(int connection, struct mp_error *error);
 
 /* Asks the collector that records process `pid`, or that is process `pid`, for a file of the live blocks. *fd: an
@@ -70,17 +71,17 @@ enum mp_status mp_control_end(int connection, struct mp_error *error);
 enum mp_status mp_control_ask_live(pid_t pid, int *fd, pid_t *answered_pid, struct mp_error *error);
 /* Likewise for the whole recording so far, into `fd`, an empty regular file. */
 enum mp_status mp_control_ask_snapshot(pid_t pid, int fd, pid_t *answered_pid, struct mp_error *error);
-/* As mp_control_ask_live, for the whole recording so far, whose last look is one of now. */
+/* As mp_control_ask_live, but for the whole recording so far, ending with a look of now. */
 enum mp_status mp_control_ask_holders(pid_t pid, uint32_t budget_ms, int *fd, pid_t *answered_pid,
                                       struct mp_error *error);
 
 /*
- * The sessions of this user on this machine: the sockets of the collectors that run. Sockets in the usual folders are
- * found at once, others by the environment of the user's processes. One thread at a time.
+ * The sessions of this user on this machine: the sockets of running collectors. Sockets in the usual folders are found
+ * at once, others through the environment of the user's processes. One thread at a time.
  */
 
-/* Adds the path of each socket that may be a session's to `paths`; somebody need not listen there any more.
- * `thorough`: looks at all processes, too, which takes some 20 microseconds each. False where memory is short. */
+/* Adds the path of each possible socket of a session to `paths`. Nobody may be listening there any more. `thorough`:
+ * also searches all processes, which takes some 20 microseconds each. False: memory is short. */
 bool mp_sessions_find(bool thorough, struct mp_intern *paths);
 
 #endif

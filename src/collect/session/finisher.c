@@ -30,14 +30,14 @@ void mp_finisher_open(struct mp_finisher *finisher)
     pthread_cond_init(&finisher->changed, NULL);
 }
 
-/* Joins a worker that has ended, except for its last few instructions. */
+/* Joins a worker that has ended, or is about to. */
 static void join_worker(struct mp_finisher *finisher)
 {
     if (finisher->started) pthread_join(finisher->worker, NULL);
     finisher->started = false;
 }
 
-/* With the lock held. */
+/* Call it with the lock held. */
 static bool start_worker(struct mp_finisher *finisher)
 {
     if (finisher->running) return true;
@@ -60,7 +60,8 @@ bool mp_finisher_add(struct mp_finisher *finisher, struct mp_recording *recordin
     if (queued) return false;
     finished->recording = recording;
     finished->owner = owner;
-    struct mp_leaving unshared = {.rows = {0}}; /* the thread may be at work: what is left out is not passed on */
+    struct mp_leaving unshared = {.rows = {0}}; /* a thread may be at work, so notes about left-out files are not passed
+                                                 * on */
     mp_leaving_finish(&unshared, recording, 0, &finished->summary);
     mp_leaving_free(&unshared);
     return true;

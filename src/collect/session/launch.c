@@ -63,7 +63,7 @@ enum mp_status mp_launch_find_library(char **library, char **python_folder, stru
     return mp_fail(error, MP_NOT_FOUND, "libmemprof.so is neither next to memprof nor in " PKGLIBDIR);
 }
 
-/* NAME=VALUE, followed by ":" and the variable's present value where it has one. */
+/* NAME=VALUE, followed by ":" and the variable's current value if it has one. */
 static char *prepended(const char *name, const char *value)
 {
     const char *present = getenv(name);
@@ -93,7 +93,7 @@ static char *entry_of(const char *name, const char *value)
     return asprintf(&entry, "%s=%s", name, value) < 0 ? NULL : entry;
 }
 
-/* The driver's hooks are loaded where there can be a driver; on explicit request, everywhere. */
+/* True if the driver's hooks should be loaded: if there can be a driver, or on request. */
 static bool wants_hooks(const struct mp_launch *launch, const char *hooks)
 {
     if (!launch->hooks || access(hooks, R_OK)) return false;
@@ -115,8 +115,8 @@ static void add_preloads(struct additions *to, const struct mp_launch *launch)
     add_variable(to, prepended("LD_PRELOAD", all));
 }
 
-/* The shim's start comes first: Python runs only the first sitecustomize that it finds; ours then runs the
- * program's. */
+/* The shim's start comes first: Python runs only the first sitecustomize that it finds. memprof's runs the program's
+ * afterwards. */
 static void add_python_path(struct additions *to, const struct mp_launch *launch)
 {
     char both[2 * PATH_MAX];
@@ -130,10 +130,10 @@ static void add_all(struct additions *to, const struct mp_launch *launch)
     snprintf(session, sizeof session, "%c;%s", MP_SESSION_VERSION, launch->socket_path);
     add_preloads(to, launch);
     add_variable(to, entry_of(MP_SESSION_VARIABLE, session));
-    /* Another tool's injections stay: there can be only one of each. */
+    /* Another tool's injection stays: there can be only one of each kind. */
     if (!getenv(MP_NVTX_VARIABLE)) add_variable(to, entry_of(MP_NVTX_VARIABLE, launch->library));
     if (launch->cupti && !getenv(MP_CUDA_VARIABLE)) add_variable(to, entry_of(MP_CUDA_VARIABLE, launch->library));
-    /* For gcc's, which is a library of the program's and expects to be the first. */
+    /* For gcc's sanitizer, a library of the program that expects to be loaded first. */
     add_variable(to, prepended("ASAN_OPTIONS", "verify_asan_link_order=0"));
     if (launch->libunwind) add_variable(to, entry_of(MP_UNWIND_VARIABLE, "libunwind"));
     if (launch->python_folder) add_python_path(to, launch);
@@ -150,7 +150,7 @@ static bool is_one_of(const char *entry, char *const *added)
     return false;
 }
 
-/* The present environment with `added` in it; only the array is allocated. */
+/* The current environment with `added` in it; only the array is allocated. */
 static char **environment_with(char *const *added)
 {
     size_t count = 0, extra = 0;
@@ -171,7 +171,7 @@ static char **environment_with(char *const *added)
 #define STACK_WANTED (UINT64_C(1) << 20)
 #define STACK_LEAST  (UINT64_C(64) << 10)
 
-static struct rlimit given_stack, own_stack; /* different where the limit was raised */
+static struct rlimit given_stack, own_stack; /* they differ if the limit was raised */
 
 enum mp_status mp_launch_stack(struct mp_error *error)
 {

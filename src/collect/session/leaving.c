@@ -11,10 +11,9 @@
 #include "collect/recording/recording_parts.h"
 #include "model/model.h"
 
-#define JUDGED_MAX (UINT64_C(4) << 20) /* bytes of a file that is read in a moment */
+#define JUDGED_MAX (UINT64_C(4) << 20) /* bytes of a file that is judged, as it is read in a moment */
 
-/* A process is of interest, however little it held, if it used a device, lost events, or is not known to have ended
- * well. */
+/* A process matters in any case if it used a device, lost events, or is not known to have ended well. */
 bool mp_leaving_may(struct mp_recording *recording, uint64_t below_bytes)
 {
     const struct mp_spool_header *spool = recording->spool.header;
@@ -42,7 +41,7 @@ static void note(const struct mp_leaving *leaving, struct mp_recording *recordin
     }
 }
 
-/* Findings about a file. */
+/* Findings in a file. */
 struct judgement {
     struct mp_recording_summary *summary;
     bool whole;
@@ -65,7 +64,7 @@ static void look_for_leaks(void *context)
     mp_model_free(model);
 }
 
-/* True if leaks were looked for. Where memory is short, or the file large, nothing is known of them. */
+/* True if the file was checked for leaks. Without memory, or with a large file, nothing is known about leaks. */
 static bool judge(struct mp_recording_summary *summary)
 {
     struct judgement judgement = {.summary = summary};
@@ -73,7 +72,7 @@ static bool judge(struct mp_recording_summary *summary)
     return mp_memory_try(look_for_leaks, &judgement) && judgement.whole;
 }
 
-/* The row of the owner's processes of that role; NULL: there is none, and no room for one. */
+/* The row for the owner's processes of that role; NULL: none, and no room for one. */
 static struct mp_left_out *row_of(struct mp_leaving *leaving, uint64_t owner, const char role[MP_MEMBER_TEXT])
 {
     struct mp_left_out row = {.owner = owner};
@@ -112,20 +111,20 @@ static void pass_on(struct mp_leaving *leaving, uint64_t from, uint64_t to)
     }
 }
 
-/* Removes the file, if it is still the one that was made, and remembers the process. */
+/* Removes the file, if nobody has replaced it, and notes the process. */
 static void leave_out(struct mp_leaving *leaving, uint64_t owner, const struct mp_recording *recording,
                       struct mp_recording_summary *summary)
 {
     struct stat facts;
     if (lstat(summary->path, &facts) || facts.st_dev != summary->device || facts.st_ino != summary->inode) return;
     struct mp_left_out *row = row_of(leaving, owner, summary->member.role);
-    if (!row || unlink(summary->path)) return; /* what cannot be noted is not left out */
+    if (!row || unlink(summary->path)) return; /* without a note, nothing is left out */
     add_left_out(row, 1, summary->events, summary->all_peak_bytes);
     pass_on(leaving, recording->id, owner);
     summary->left_out = true;
 }
 
-/* No leak can be in so few events, and the file is most likely to go. */
+/* A file with few events cannot show a leak, and is probably removed. */
 static void forgo_symbols(struct mp_recording *recording)
 {
     if (recording->symbols)

@@ -11,9 +11,9 @@
 #include "collect/session/control.h"
 
 #define BEGINS_WITHIN_NS (3 * MP_NS_PER_SECOND)
-#define ENDS_WITHIN_NS   (3 * MP_NS_PER_SECOND) /* beyond its budget, which counts the thread's own time */
-#define LOOKS_AT_ONCE    16                     /* that were asked for, each with a file and a connection */
-#define WALL             5                      /* as python/libmemprof_torch/holders.py has it */
+#define ENDS_WITHIN_NS   (3 * MP_NS_PER_SECOND) /* time beyond the budget, which counts only the thread's own time */
+#define LOOKS_AT_ONCE    16                     /* requested looks, each with a file and a connection */
+#define WALL             5                      /* the same number as in python/libmemprof_torch/holders.py */
 
 static void withdraw(struct mp_recording *recording, uint32_t number)
 {
@@ -21,14 +21,14 @@ static void withdraw(struct mp_recording *recording, uint32_t number)
     if (atomic_load(&look->asked) == number) atomic_store(&look->asked, 0);
 }
 
-/* A file as /proc/PID/maps names it, which some file systems do otherwise than stat(). */
+/* A file's identity in /proc/PID/maps, which on some file systems differs from stat()'s. */
 struct mapped_file {
     unsigned major, minor;
     unsigned long long inode;
 };
 
-/* Searches a process's mappings. The file `at` an address goes to `file`; without an address, the answer is whether
- * that file is mapped at all. */
+/* Searches a process's mappings. With an address, sets `file` to the file mapped at `at`; without, says whether that
+ * file is mapped at all. */
 static bool find_mapping(uint32_t pid, const void *at, struct mapped_file *file)
 {
     char path[64], *line = NULL;
@@ -52,8 +52,8 @@ static bool find_mapping(uint32_t pid, const void *at, struct mapped_file *file)
     return found;
 }
 
-/* Only a process that has the spool gets the signal: not a process that reused the pid, nor a program that replaced
- * ours by exec(). */
+/* Sends the signal only to a process that maps the spool: the pid may have been reused, or exec() may have replaced the
+ * program. */
 static void wake(const struct mp_recording *recording)
 {
     const struct mp_spool_header *spool = recording->spool.header;
@@ -102,13 +102,13 @@ enum mp_status mp_looks_ask(struct mp_looks *looks, struct mp_recording *recordi
     return MP_OK;
 }
 
-/* A later wish of the same program has taken this one's place: one look answers both. */
+/* True if a later request of the same program has replaced this one: one look answers both. */
 static bool has(uint32_t word, const struct mp_wished_look *wish)
 {
     return word && (int32_t)(word - wish->number) >= 0;
 }
 
-/* Why it will not come; false: it still may. */
+/* Says why the look will not come; false: it still may. */
 static bool is_given_up(const struct mp_wished_look *wish, uint32_t pid, bool ended, struct mp_error *why)
 {
     uint64_t now = mp_clock_monotonic_ns();
@@ -139,7 +139,7 @@ static void come_to_an_end(struct mp_snapshots *snapshots, struct mp_recording *
     error = *why;
     if (wish->then_snapshot) {
         struct mp_snapshot_request request = {0};
-        /* The look's rows may have come after the round before this. */
+        /* The look's rows may have come after the previous round. */
         if (!recording->ended) mp_recording_round(recording, false);
         (void)mp_vec_push(&recording->requests, request);
     }

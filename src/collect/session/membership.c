@@ -8,18 +8,18 @@
 #include <string.h>
 #include <unistd.h>
 
-#define PARENTS_MAX     8                   /* a launcher is nearer */
-#define ENVIRONMENT_MAX (UINT64_C(4) << 20) /* bytes that are read of one */
+#define PARENTS_MAX     8                   /* ancestors to read; a launcher is nearer */
+#define ENVIRONMENT_MAX (UINT64_C(4) << 20) /* bytes of an environment that are read */
 #define NUMBER_MOST     999999999u
 #define NAMES           3
 
-/* The variables of a launcher; of those in a row the first with a number counts. Open MPI's NODE_RANK is no node's
- * number: it counts the ranks of a node over all of its jobs. */
+/* The variables of a launcher; of several in a row, the first with a number counts. Open MPI's NODE_RANK is not a
+ * node's number: it counts a node's ranks over all of its jobs. */
 struct launcher {
     const char *rank, *local_rank[NAMES], *world_size[NAMES], *node[NAMES], *role, *job[NAMES];
 };
 
-/* Where two have ranks and nothing says which is nearer, the first one counts. */
+/* If two launchers give ranks, and neither is known to be nearer, the first one counts. */
 static const struct launcher launchers[] = {
     {.rank = "RANK",
      .local_rank = {"LOCAL_RANK"},
@@ -56,7 +56,7 @@ static const char *value_of(const struct mp_environment *environment, const char
     return NULL;
 }
 
-/* Digits alone, and no more than a job can have. */
+/* Accepts only digits, and no number higher than a job can have. */
 static bool number_of(const struct mp_environment *environment, const char *name, uint32_t *number)
 {
     size_t length;
@@ -83,7 +83,7 @@ static void take_number(struct mp_member *member, enum mp_member_number which, c
         }
 }
 
-/* How many of the outer environments have the launcher's rank already: fewer is nearer. */
+/* In how many of the outer environments the launcher gives the same rank: fewer is nearer. */
 static size_t distance(const struct launcher *launcher, uint32_t rank, const struct mp_environment *outer, size_t count)
 {
     uint32_t other;
@@ -110,7 +110,7 @@ static const struct launcher *nearest(const struct mp_environment *own, const st
     return found;
 }
 
-/* Words that say nothing. */
+/* True for words without a meaning. */
 static bool is_empty_word(const char *text, size_t length)
 {
     static const char *const words[] = {"", "default", "none", "None"};
@@ -126,7 +126,7 @@ static void take_text(char to[MP_MEMBER_TEXT], const struct mp_environment *envi
     if (text && !is_empty_word(text, length)) mp_member_text(to, text, length);
 }
 
-/* Numbers that contradict each other: the rank stands, as names are made of it. */
+/* Drops numbers that contradict the rank: the rank stays, as names are made from it. */
 static void drop_contradictions(struct mp_member *member)
 {
     uint32_t size = member->number[MP_MEMBER_WORLD_SIZE], known = member->known;
@@ -140,7 +140,8 @@ static void drop_contradictions(struct mp_member *member)
     member->known = known;
 }
 
-/* Lightning gives its processes no rank, but what follows from two others: the ranks of the first node come first. */
+/* Lightning does not give its processes a rank. It follows from two other numbers: the first node has the first
+ * ranks. */
 static bool rank_of_first_node(const struct mp_environment *own, uint32_t *rank)
 {
     uint32_t node;
@@ -162,7 +163,7 @@ void mp_membership_of_environment(const struct mp_environment *own, const struct
         if (launcher->role) take_text(member->role, own, launcher->role);
         drop_contradictions(member);
     }
-    /* The scheduler's job before a launcher's, which nobody else knows by that name. */
+    /* A scheduler's job counts before a launcher's, which nobody else knows by its name. */
     for (size_t i = LAUNCHERS; i-- > 0;)
         for (size_t j = 0; j < NAMES && launchers[i].job[j]; j++)
             take_text(member->job, own, launchers[i].job[j]);
@@ -170,7 +171,7 @@ void mp_membership_of_environment(const struct mp_environment *own, const struct
 
 /* ---- the process --------------------------------------------------------------------------------------------- */
 
-/* A file of /proc/PID, freed by the caller; empty where it cannot be read. */
+/* The contents of a file of /proc/PID, freed by the caller; empty if it cannot be read. */
 static struct mp_environment read_file(uint32_t pid, const char *name, uint64_t most)
 {
     char path[64];
@@ -197,11 +198,11 @@ static struct mp_environment read_file(uint32_t pid, const char *name, uint64_t 
 
 static void free_file(struct mp_environment *file)
 {
-    free((void *)(uintptr_t)file->data); /* as read_file() made it */
+    free((void *)(uintptr_t)file->data); /* made by read_file() */
     *file = (struct mp_environment){0};
 }
 
-/* 0: unknown. The name in the second field may contain anything. */
+/* 0: unknown. The second field, a name, may contain any character. */
 uint32_t mp_membership_parent(uint32_t pid)
 {
     struct mp_environment stat = read_file(pid, "stat", 4096);
@@ -224,7 +225,7 @@ static bool same(const struct mp_environment *a, const struct mp_environment *b)
     return a->size && a->size == b->size && !memcmp(a->data, b->data, a->size);
 }
 
-/* The role by the command line with which multiprocessing starts its programs. */
+/* The role, from the command line with which multiprocessing starts its programs. */
 static const char *role_of_command(const struct mp_environment *own, const struct mp_environment *parents)
 {
     static const char fork_server[] = "from multiprocessing.forkserver import main";
@@ -234,7 +235,7 @@ static const char *role_of_command(const struct mp_environment *own, const struc
     return NULL;
 }
 
-/* The name that newer PyTorch gives the thread. */
+/* True if the thread has the name that newer versions of PyTorch give it. */
 static bool is_named_loader(uint32_t pid)
 {
     struct mp_environment name = read_file(pid, "comm", 64);
@@ -243,7 +244,7 @@ static bool is_named_loader(uint32_t pid)
     return is;
 }
 
-/* A launcher may run its own command once more, as a rank: then the environment is another one. */
+/* A launcher may run its own command again as a rank; the environment differs then. */
 static void read_role(uint32_t pid, uint32_t parent, bool same_environment, struct mp_member *member)
 {
     struct mp_environment own = read_file(pid, "cmdline", ENVIRONMENT_MAX), parents = {0};

@@ -29,7 +29,7 @@ bool mp_naming_separates_processes(const char *pattern)
     return false;
 }
 
-/* Letters that no shell and no file system takes for anything else. */
+/* Appends only letters that are plain to every shell and file system. */
 static void put_plain(struct mp_buffer *to, const char *text, size_t length)
 {
     for (size_t i = 0; i < length; i++) {
@@ -104,7 +104,7 @@ char *mp_naming_path(const struct mp_naming *naming, const struct mp_named *proc
     }
     char *name = (char *)path.data, *slash = strrchr(name, '/'), *dot = strrchr(slash ? slash : name, '.');
     if (!number) return name;
-    /* With %p or %r in the pattern, the pid adds nothing: only a number is added. */
+    /* With %p or %r in the pattern, the pid adds nothing, so only a number is added. */
     bool apart = mp_naming_separates_processes(naming->pattern);
     char between[32] = "";
     if (!apart) snprintf(between, sizeof between, ".%u", process->pid);

@@ -1,4 +1,4 @@
-/* Names of snapshot files. Pure but for the machine's name; any thread. */
+/* Names of snapshot files. Pure, except for the machine's name; any thread. */
 #ifndef MP_COLLECT_NAMING_H
 #define MP_COLLECT_NAMING_H
 
@@ -15,22 +15,22 @@ struct mp_naming {
     uint64_t start_unix_s;
 };
 
-/* A process, as far as its file's name is made of it. The name (%n) is its rank, as "rank03" where there are up to 100;
- * of what works for another process its role and pid, of others their program and pid. */
+/* Facts from which a process's file name is made. The name (%n) is the rank, as "rank03" with up to 100 ranks. For a
+ * helper of another process it is the role and pid, otherwise the program and pid. */
 struct mp_named {
     uint32_t pid;
     struct mp_member member;
-    const char *program; /* collect/recording/recording.h */
+    const char *program; /* as in collect/recording/recording.h */
 };
 
-/* This machine's name, as files have it. */
+/* This machine's name for files. */
 void mp_naming_host(char *to, size_t room);
 
-/* True where two processes can never get one name from the pattern. */
+/* True if the pattern never gives two processes one name. */
 bool mp_naming_separates_processes(const char *pattern);
 
-/* The file name for a process; freed by the caller, NULL where memory is short. `number` 0 is the plain name, n > 0 the
- * n-th that must differ: run.mp, run.PID.mp, run.PID.2.mp. */
+/* The file name for a process; freed by the caller, NULL: memory is short. `number` 0 gives the plain name, n > 0 the
+ * n-th alternative: run.mp, run.PID.mp, run.PID.2.mp. */
 char *mp_naming_path(const struct mp_naming *naming, const struct mp_named *process, unsigned number);
 
 #endif

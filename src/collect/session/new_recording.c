@@ -30,7 +30,7 @@ struct mp_recording *mp_new_recording(const struct mp_new_recording *of, struct 
         mp_naming_host(facts->host, sizeof facts->host);
         mp_membership_read(of->pid, &facts->member);
         if (facts->member.number[MP_MEMBER_PARENT] == (uint32_t)getpid())
-            facts->member.known &= ~(1u << MP_MEMBER_PARENT); /* memprof itself is nobody's parent */
+            facts->member.known &= ~(1u << MP_MEMBER_PARENT); /* memprof itself counts as no parent */
         mp_record_config_format(of->config, facts->configuration, sizeof facts->configuration);
         if (of->keep_command) mp_command_line_masked(of->pid, facts->command, sizeof facts->command);
         if (!mp_spool_file_create(facts, folder, &spool, error)) {

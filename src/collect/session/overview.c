@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "collect/recording/recording_parts.h"
 
-#define RATE_NS (10 * MP_NS_PER_SECOND) /* steps per second are those of so long */
+#define RATE_NS (10 * MP_NS_PER_SECOND) /* steps per second are an average over this time */
 
 static void put_command(struct mp_json *json, const struct mp_spool_header *spool)
 {
@@ -22,7 +22,8 @@ static void put_command(struct mp_json *json, const struct mp_spool_header *spoo
     mp_json_end_array(json);
 }
 
-/* Steps per second over the last units of steps; negative: not known. A program that stopped doing steps slows down. */
+/* Steps per second over the last units of steps; negative: not known. The rate falls when a program stops doing
+ * steps. */
 static double steps_per_second(const struct mp_recording *recording)
 {
     const struct mp_lives *lives = &recording->lives;

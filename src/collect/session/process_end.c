@@ -27,8 +27,8 @@ static bool from_kernel(int pidfd, int *wait_status)
     return true;
 }
 
-/* True if the kernel shows us files that it shows only to a debugger. The link of a process that has ended leads
- * nowhere, which it says only to those who may look: others are refused first. */
+/* True if the kernel shows us files that it shows only to a debugger. A link of an ended process leads nowhere. The
+ * kernel says so only to those who may look: others are refused first. */
 static bool is_open_to_us(uint32_t pid)
 {
     char path[64], ignored[2];
@@ -36,9 +36,9 @@ static bool is_open_to_us(uint32_t pid)
     return readlink(path, ignored, sizeof ignored) >= 0 || errno == ENOENT;
 }
 
-/* The wait status of an ended process that nobody waited for yet: the last field of its stat, which is 0 without the
- * right to look. The link comes first: it is missing for everybody once the parent has taken note, and then the stat
- * is, too. */
+/* The wait status of an ended process without a waiting parent: the last field of its stat, which is 0 without the
+ * right to look. The link is checked first: once the parent has waited, it is missing for everybody, and so is the
+ * stat. */
 static bool from_proc(uint32_t pid, int *wait_status)
 {
     char path[64], text[2048];
@@ -56,7 +56,7 @@ static bool from_proc(uint32_t pid, int *wait_status)
 
 bool mp_process_end(int pidfd, uint32_t pid, int *wait_status)
 {
-    /* The parent may take note between two looks. */
+    /* The parent may wait between the two looks. */
     return from_kernel(pidfd, wait_status) || from_proc(pid, wait_status) || from_kernel(pidfd, wait_status);
 }
 

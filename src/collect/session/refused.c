@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A process chooses its name: nothing of it may move a terminal. */
+/* A process chooses its own name, so the name must not move a terminal. */
 static void clean(char *name)
 {
     name[strcspn(name, "\n")] = '\0';
@@ -91,7 +91,7 @@ static void take_folders(const struct mp_collector *collector, uint32_t above, b
     if (folder) closedir(folder);
 }
 
-/* The page is every program's to write. */
+/* Every program can write to the page. */
 static void take_rows(const struct mp_collector *collector, uint32_t above, struct mp_refused *refused)
 {
     struct mp_doorbell_page *page = collector->doorbell.page;

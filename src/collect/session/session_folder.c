@@ -19,7 +19,7 @@
 static const char prefix[] = "memprof-";
 enum { SUFFIX = 6, OLD_S = 60, SWEPT_AT_ONCE = 4096 };
 
-/* Held open and locked by its collector, whose end unlocks it in every case. */
+/* The collector holds it open and locked. The collector's end unlocks it in every case. */
 static int lock(const char *path)
 {
     int folder = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -28,7 +28,7 @@ static int lock(const char *path)
     return -1;
 }
 
-/* A folder that was just made may be neither locked nor listened on yet. It is locked before it has a socket. */
+/* A new folder may be neither locked nor listened on yet. It is locked before it has a socket. */
 static bool is_left_and_ours(int folder)
 {
     struct stat facts, socket_facts;
@@ -55,7 +55,7 @@ bool mp_session_folder_is_name(const char *name)
     return !strncmp(name, prefix, strlen(prefix)) && strlen(name) == strlen(prefix) + SUFFIX;
 }
 
-/* Folders that unrecorded processes left there (collect/session/refused.h). */
+/* Removes folders that unrecorded processes left there (collect/session/refused.h). */
 static void sweep_refusals(const char *folder)
 {
     DIR *entries = opendir(folder);
@@ -65,8 +65,8 @@ static void sweep_refusals(const char *folder)
     if (entries) closedir(entries);
 }
 
-/* Removes left folders from `parent`: of our making, unlocked, with a socket that nobody listens on, or
- * without one for a minute. */
+/* Removes abandoned folders from `parent`: made by memprof, unlocked, with a socket that nobody listens on, or without
+ * a socket for a minute. */
 static void sweep(const char *parent)
 {
     DIR *entries = opendir(parent);
@@ -80,7 +80,7 @@ static void sweep(const char *parent)
         if (locked >= 0 && is_left_and_ours(locked) && is_deserted(socket_path)) {
             unlink(socket_path);
             sweep_refusals(folder);
-            rmdir(folder); /* fails where anything else lies in it */
+            rmdir(folder); /* fails if anything else is in it */
         }
         if (locked >= 0) close(locked);
     }
@@ -90,13 +90,13 @@ static void sweep(const char *parent)
 enum mp_status mp_session_folder_make(char folder[MP_SESSION_FOLDER_ROOM], int *locked, struct mp_error *error)
 {
     const char *parent = getenv("XDG_RUNTIME_DIR");
-    struct stat facts; /* under sudo it is another user's, who could exchange what lies there */
+    struct stat facts; /* under sudo it is another user's, who could exchange its contents */
     if (!parent || strlen(parent) > 32 || access(parent, W_OK) || stat(parent, &facts) || facts.st_uid != geteuid())
         parent = "/tmp";
     sweep(parent);
     snprintf(folder, MP_SESSION_FOLDER_ROOM, "%s/%sXXXXXX", parent, prefix);
     if (!mkdtemp(folder)) return mp_fail_errno(error, "cannot make a folder in %s", parent);
     if (chmod(folder, 0700)) return mp_fail_errno(error, "cannot open %s to its owner", folder); /* umask 0777 */
-    *locked = lock(folder); /* where the file system has no locks, others cannot lock it either */
+    *locked = lock(folder); /* if the file system has no locks, others cannot lock it either */
     return MP_OK;
 }

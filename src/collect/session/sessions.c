@@ -10,9 +10,9 @@
 
 #include "collect/session/session_folder.h"
 
-#define LOOKED_AT 65536 /* entries of a folder */
+#define LOOKED_AT 65536 /* entries of a folder that are read */
 
-/* The folder and what lies in it are the user's own: nobody else can answer there. */
+/* True if the folder and its contents belong to the user: nobody else can answer there. */
 static bool is_own_folder(const char *path)
 {
     struct stat facts;

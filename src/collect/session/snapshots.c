@@ -22,7 +22,7 @@
 
 #define BARE_NICE 10
 
-/* ---- in the child: everything is a copy but the spool, to which nothing is written ------------------------------ */
+/* ---- in the child: all data is a copy, except for the spool, which it only reads -------------------------------- */
 
 static enum mp_status write_now(struct mp_recording *recording, int fd, struct mp_error *error)
 {
@@ -38,14 +38,14 @@ static _Noreturn void run_child(const struct mp_snapshots *snapshots, struct mp_
                                 const struct mp_snapshot_job *job, int fd)
 {
     struct mp_snapshot_outcome *outcome = job->shared;
-    /* A signal that a terminal sends to all must not leave half a file. */
+    /* A terminal's signal to all processes must not leave half a file. */
     signal(SIGINT, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
     if (job->of == MP_SNAPSHOT_OF_BARE) {
         recording->symbols = NULL;
         setpriority(PRIO_PROCESS, 0, BARE_NICE); /* the program comes first */
     }
-    int own = job->path ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : fd; /* the writer closes its own */
+    int own = job->path ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : fd; /* the writer closes its own descriptor */
     enum mp_status status = (job->of ? mp_live_file_write : write_now)(recording, own, &outcome->error);
     struct stat facts;
     struct mp_new_file file = job->file;
@@ -59,7 +59,7 @@ static _Noreturn void run_child(const struct mp_snapshots *snapshots, struct mp_
 
 /* ---- in the collector ------------------------------------------------------------------------------------------- */
 
-/* run.mp, "now", 2: run.now.2.mp. Freed by the caller. */
+/* Makes run.now.2.mp from run.mp, "now" and 2. Freed by the caller. */
 static char *path_near(const char *recording, const char *word, unsigned number)
 {
     const char *slash = strrchr(recording, '/'), *dot = strrchr(slash, '.');
@@ -74,7 +74,7 @@ static enum mp_status make_file(const struct mp_recording *recording, const stru
                                 struct mp_snapshot_job *job, struct mp_error *error)
 {
     const struct mp_new_file_rule rule = {.way = MP_NEW_FILE_FRESH, .nameless = true};
-    bool is_asked = request->number || request->at_oom; /* by the program; else by memprof's user */
+    bool is_asked = request->number || request->at_oom; /* the program asked; otherwise memprof's user did */
     for (unsigned number = 1;; number++) {
         struct stat facts;
         job->path = path_near(recording->path, request->at_oom ? "oom" : "now", number);
@@ -88,7 +88,7 @@ static enum mp_status make_file(const struct mp_recording *recording, const stru
     }
 }
 
-/* Why the program's own file cannot be written: `reason` is an errno. */
+/* The error if the program's own file cannot be written: `reason` is an errno. */
 static enum mp_status refuse_file(uint32_t pid, const char *path, int reason, struct mp_error *error)
 {
     if (reason == EEXIST)
@@ -98,8 +98,8 @@ static enum mp_status refuse_file(uint32_t pid, const char *path, int reason, st
     return mp_fail(error, MP_IO, "pid %u cannot write %s: %s", pid, path, strerror(reason));
 }
 
-/* The program's descriptor, as the program has it open. Kernels before 5.6, and containers, refuse that: then its file
- * is opened anew, of a program that has no other rights than memprof. -1 with errno. */
+/* Takes the descriptor that the program has open. Kernels before 5.6, and containers, refuse that. If the program has
+ * no more rights than memprof, its file is then opened anew. -1 with errno. */
 static int take_descriptor(uint32_t pid, int theirs)
 {
     char name[64];
@@ -118,7 +118,7 @@ static int take_descriptor(uint32_t pid, int theirs)
     return -1;
 }
 
-/* The file that the program made for its path. */
+/* Takes the file that the program made for its path. */
 static enum mp_status take_file(const struct mp_recording *recording, const struct mp_snapshot_request *request,
                                 struct mp_snapshot_job *job, struct mp_error *error)
 {
@@ -165,8 +165,8 @@ static enum mp_status start(struct mp_snapshots *snapshots, struct mp_recording 
     return mp_fail_errno(error, "cannot start a process to write a snapshot");
 }
 
-/* Records taken so far go to the recording's own file first, for the child to copy. A snapshot of live blocks alone
- * needs no file. */
+/* First writes the records taken so far to the recording's own file, for the child to copy. A snapshot of only live
+ * blocks needs no file. */
 static enum mp_status prepare(struct mp_recording *recording, enum mp_snapshot_of of, struct mp_error *error)
 {
     if (recording->failed) {
@@ -196,7 +196,7 @@ static enum mp_status begin(struct mp_snapshots *snapshots, struct mp_recording 
     return status;
 }
 
-#define ANSWERS_AT_ONCE 16 /* each is a process with a copy of what the collector knows */
+#define ANSWERS_AT_ONCE 16 /* each is a process with a copy of the collector's data */
 
 static bool are_too_many(const struct mp_snapshots *snapshots)
 {
@@ -217,7 +217,7 @@ enum mp_status mp_snapshots_start_for(struct mp_snapshots *snapshots, struct mp_
             mp_fail(error, MP_BUSY, "memprof answers %d questions about its programs already; ask again in a while",
                     ANSWERS_AT_ONCE);
     else
-        mp_recording_round(recording, false); /* the present state is that of the request, not of the last round */
+        mp_recording_round(recording, false); /* so that the state is that of the request, not of the last round */
     if (!status) status = prepare(recording, of, error);
     if (!status) status = start(snapshots, recording, &job, &outcome, fd, error);
     close(fd);

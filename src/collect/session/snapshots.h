@@ -15,7 +15,7 @@
 
 /* How a snapshot ended. */
 struct mp_snapshot_outcome {
-    const char *path; /* NULL: no name was free */
+    const char *path; /* NULL: all names were taken */
     bool at_oom;
     uint64_t oom_ns;
     enum mp_status status;
@@ -23,8 +23,8 @@ struct mp_snapshot_outcome {
     uint64_t events, file_bytes;
 };
 
-/* Callbacks of the caller. `written` runs in the child when the file is whole: in a second process, whose memory and
- * time cost nobody else. `ended` runs in the collector. */
+/* Callbacks of the caller. `written` runs in the child when the file is complete, so its memory and time cost nobody
+ * else. `ended` runs in the collector. */
 struct mp_snapshot_calls {
     void *context;
     void (*written)(void *context, const struct mp_snapshot_outcome *outcome);
@@ -34,37 +34,39 @@ struct mp_snapshot_calls {
 enum mp_snapshot_of {
     MP_SNAPSHOT_OF_ALL,  /* the recording so far */
     MP_SNAPSHOT_OF_LIVE, /* the live blocks (collect/recording/recording.h) */
-    MP_SNAPSHOT_OF_BARE, /* likewise, without names of native frames: asked for again and again while the program works
+    MP_SNAPSHOT_OF_BARE, /* likewise, without names of native frames: for clients that ask repeatedly while the program
+                          * works
                           */
 };
 
 struct mp_snapshot_job {
     pid_t child;
-    char *path;                         /* owned; NULL: the file belongs to another process */
-    struct mp_new_file file;            /* next to the recording; the child puts it there */
+    char *path;                         /* owned; NULL: the file is another process's */
+    struct mp_new_file file;            /* next to the recording; the child moves it there */
     struct mp_snapshot_outcome *shared; /* with the child */
     uint64_t recording;                 /* its id */
     uint32_t number;                    /* the program's question that this answers; 0: none */
-    int connection;                     /* of a process that waits (collect/session/control.h); -1 */
-    uint32_t pid;                       /* of the recorded process */
+    int connection;                     /* connection of a waiting process (collect/session/control.h); -1 */
+    uint32_t pid;                       /* the recorded process */
     enum mp_snapshot_of of;
 };
 
 struct mp_snapshots {
     const struct mp_snapshot_calls *calls;
-    bool at_oom; /* otherwise requests at an out-of-memory are refused */
+    bool at_oom; /* if false, requests at an out-of-memory are refused */
     MP_VEC(struct mp_snapshot_job) jobs;
 };
 
 /* Begins the requested snapshots of this recording. */
 void mp_snapshots_serve(struct mp_snapshots *snapshots, struct mp_recording *recording);
-/* Begins one into `fd`, an empty file, for the process that waits at `connection`. When the file is whole, the process
- * gets an answer, and the connection is closed. Takes over both, also on failure, where the caller answers. */
+/* Begins a snapshot into `fd`, an empty file, for the process that waits at `connection`. When the file is complete,
+ * the process gets an answer, and the connection is closed. Takes over both, also on failure; the caller then
+ * answers. */
 enum mp_status mp_snapshots_start_for(struct mp_snapshots *snapshots, struct mp_recording *recording,
                                       enum mp_snapshot_of of, int fd, int connection, struct mp_error *error);
 
 /* Takes a snapshot that has ended; `wait` waits for the next one. Calls `ended` and returns its recording and the
- * program's question; false: none. mp_snapshots_answer() must then answer the program. */
+ * program's question; false: none. The caller must then call mp_snapshots_answer(). */
 bool mp_snapshots_reap(struct mp_snapshots *snapshots, bool wait, uint64_t *recording, uint32_t *number, bool *written);
 void mp_snapshots_answer(struct mp_recording *recording, uint32_t number, bool written);
 void mp_snapshots_free(struct mp_snapshots *snapshots);

@@ -1,6 +1,6 @@
 /*
- * Processes of a session that outlive its command: those that are recorded, and those that have its environment and
- * have allocated nothing yet. A daemon that emptied its environment before its first allocation is not found.
+ * Processes of a session that outlive its command: recorded ones, and ones with its environment that have allocated
+ * nothing yet. A daemon that emptied its environment before its first allocation is not found.
  */
 #ifndef MP_COLLECT_SURVIVORS_H
 #define MP_COLLECT_SURVIVORS_H
@@ -9,14 +9,14 @@
 
 struct mp_survivors {
     size_t count;
-    uint32_t unrecorded; /* one of those that are not recorded; 0: there is none */
+    uint32_t unrecorded; /* a process that is not recorded; 0: none */
     char names[160];     /* "pid 12 server, pid 13 sh", of the first four */
 };
 
-/* Reads the environment of each process that the user may ask: some ten microseconds a process. */
+/* Reads the environment of each process that the user may read: some ten microseconds each. */
 void mp_survivors_find(const struct mp_collector *collector, struct mp_survivors *survivors);
-/* True while any is left. Asks those that are known first, and finds others only where these have ended: with --wait it
- * is asked for hours. `survivors`: zeroes, or the last finding. */
+/* True while any of them lives. Checks the known ones first, and searches for others only after these have ended, since
+ * --wait may take hours. `survivors`: zeroes, or the last result. */
 bool mp_survivors_are_left(const struct mp_collector *collector, struct mp_survivors *survivors);
 /* One sentence without a full stop. */
 void mp_survivors_say(const struct mp_survivors *survivors, char *text, size_t room);

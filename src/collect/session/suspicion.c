@@ -17,7 +17,7 @@ struct mp_suspects {
     uint32_t stacks[MP_SUSPECTS], count;
 };
 
-/* ---- in the child: everything is a copy ------------------------------------------------------------------------- */
+/* ---- in the child: all data is a copy --------------------------------------------------------------------------- */
 
 struct judging {
     char path[64];
@@ -44,7 +44,7 @@ static _Noreturn void run_child(struct mp_recording *recording, struct mp_suspec
     struct mp_error error;
     struct judging judging = {.suspects = suspects};
     int fd = memfd_create("memprof-live", MFD_CLOEXEC), copy = fd < 0 ? -1 : dup(fd);
-    recording->symbols = NULL; /* nobody reads a name */
+    recording->symbols = NULL; /* names are not needed */
     snprintf(judging.path, sizeof judging.path, "/proc/self/fd/%d", fd);
     if (copy >= 0 && !mp_live_file_write(recording, copy, &error)) (void)mp_memory_try(judge, &judging);
     _exit(0);
@@ -65,7 +65,7 @@ static void start(struct mp_suspicion *suspicion, struct mp_recording *recording
     suspicion->child = child > 0 ? child : 0;
 }
 
-/* A file of what is live has the recording's own ids of stacks. */
+/* A file of live blocks has the recording's own ids of stacks. */
 static bool accuses_more(struct mp_suspicion *suspicion)
 {
     uint32_t before = suspicion->count;
@@ -79,7 +79,7 @@ static bool accuses_more(struct mp_suspicion *suspicion)
     return suspicion->count > before;
 }
 
-/* A look each time that the number doubles, and seldom: it costs the program as much as the budget says. */
+/* A look is due each time that the number doubles, so rarely: a look takes as much time as the budget allows. */
 #define GROWN_LEAST    32
 #define GROWN_EVERY_NS (2 * MP_NS_PER_SECOND)
 
