@@ -92,11 +92,11 @@ static void load_functions(struct mp_symbol_file *file, Dwfl_Module *module)
     mp_extents_seal(&file->functions);
 }
 
-/* Symbols of files that earlier recordings have read; only the newest are kept. The processes of a command load the
- * same libraries, and reading the C library's debug information takes 50 ms. */
+/* Symbols of files that earlier recordings have read. The processes of a command load the same libraries, and reading
+ * the C library's debug information takes 50 ms. A full table loses one at a time, in turn. */
 enum { READ_FILES = 32 };
 static struct mp_symbol_file *read_files[READ_FILES];
-static unsigned next_read;
+static unsigned next_lost;
 static bool shares;
 static pthread_mutex_t read_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -240,17 +240,20 @@ static void free_file(struct mp_symbol_file *file)
 
 void mp_symbol_file_close(struct mp_symbol_file *file)
 {
-    struct mp_symbol_file *oldest = file;
+    struct mp_symbol_file *lost = file;
     mp_map_free(&file->answers); /* the answers' names belong to the recording's demangler */
     mp_vec_free(&file->lines);
     if (shares && file->userdata && !file->changed && !file->note) {
+        unsigned slot = 0;
         pthread_mutex_lock(&read_lock);
-        oldest = read_files[next_read];
-        read_files[next_read] = file;
-        next_read = (next_read + 1) % READ_FILES;
+        while (slot < READ_FILES && read_files[slot])
+            slot++;
+        if (slot == READ_FILES) slot = next_lost++ % READ_FILES;
+        lost = read_files[slot];
+        read_files[slot] = file;
         pthread_mutex_unlock(&read_lock);
     }
-    if (oldest) free_file(oldest);
+    if (lost) free_file(lost);
 }
 
 void mp_symbol_files_share(bool share)
