@@ -34,7 +34,7 @@ struct mp_events_in {
     struct mp_recent recent;
 };
 
-/* How many values each column has, and how far the events have used them. */
+/* The number of values in each column, and how many of them events have used. */
 struct cursors {
     size_t allocs, others, frees, fars;
     size_t types[256];

@@ -8,11 +8,11 @@
 
 #include <stdint.h>
 
-/* One process: what its recording says. */
+/* One process, as its recording describes it. */
 struct mp_job_process {
     uint64_t start_unix_ns, duration_ns;
     uint64_t events, dropped, steps;
-    uint64_t growth; /* bytes per step: sum over its leaks */
+    uint64_t growth; /* bytes per step, summed over its leaks */
     uint32_t path;   /* the recording, as the user named it */
     uint32_t command, host;
     uint32_t role, job; /* from its launcher or its parent */
@@ -22,7 +22,7 @@ struct mp_job_process {
     uint32_t step_source;
     uint32_t pid, parent, rank, local_rank, world_size, node;
     uint8_t verdict; /* enum mp_verdict */
-    uint8_t limited; /* 1: a limit that the user set left something out */
+    uint8_t limited; /* 1: a limit of the user's left something out */
     uint8_t helper;  /* 1: a process that works for a rank, and is not the rank itself */
 };
 
@@ -44,7 +44,7 @@ struct mp_job_track {
     uint64_t peak_bytes, peak_ns, peak_blocks;
     uint64_t peak_step; /* 0: none */
     uint64_t end_bytes, end_blocks;
-    uint64_t reserved_bytes; /* the highest reserved bytes of its allocator */
+    uint64_t reserved_bytes; /* the highest reserved total of its allocator */
     uint64_t device_bytes;   /* total memory of the device */
     uint32_t process;
     uint32_t id;     /* "cuda:3/torch" */
@@ -52,7 +52,7 @@ struct mp_job_track {
     uint32_t device; /* "cuda:3" */
     uint32_t uuid;
     uint8_t layer, size_basis;
-    uint8_t chosen; /* 1: the track that reports of this process show */
+    uint8_t chosen; /* 1: reports of this process show this track */
     uint8_t memory; /* 1: its bytes are memory of the device, not address space */
 };
 
@@ -103,13 +103,13 @@ struct mp_job_point {
 
 enum mp_job_trouble_kind {
     MP_JOB_UNUSED,   /* could not be read: the text is the error's sentence, which names the file */
-    MP_JOB_PARTIAL,  /* a job of which only a part was there: the text is what it lacks */
-    MP_JOB_LEFT_OUT, /* counts by another of the files: the text is why. Nothing is missing by that. */
-    MP_JOB_LIMITED,  /* a recording that does not hold everything, and the text says what. Its events are whole. */
+    MP_JOB_PARTIAL,  /* an incomplete job: the text says what it lacks */
+    MP_JOB_LEFT_OUT, /* another file counts in its place: the text says why. Nothing is missing then */
+    MP_JOB_LIMITED,  /* an incomplete recording, and the text says what it lacks. Its events are complete */
     MP_JOB_COPIED,   /* a worker that copied pages of its parent, and the text says how much */
 };
 
-/* A file that gave nothing to the job, or less than it should. */
+/* A file that gave nothing to the job, or not everything. */
 struct mp_job_trouble {
     uint32_t path, text;
     uint8_t kind; /* enum mp_job_trouble_kind */

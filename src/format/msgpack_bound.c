@@ -16,7 +16,7 @@ static bool take(struct walk *walk, uint64_t length)
     return true;
 }
 
-/* A big-endian number of 1, 2, 4 or 8 bytes. */
+/* Takes a big-endian number of 1, 2, 4 or 8 bytes. */
 static bool take_number(struct walk *walk, unsigned width, uint64_t *value)
 {
     const unsigned char *from = walk->at;

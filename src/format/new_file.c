@@ -72,7 +72,7 @@ static enum mp_status may_replace(const char *path, const struct mp_new_file_rul
 
 /* ---- where the file goes ---- */
 
-/* A name such as /dev/stdout means an open file. Opening that file anew would write from its beginning. */
+/* A name such as /dev/stdout means an open file. Opening such a file again would write from its beginning. */
 static bool is_stdout(const struct stat *facts)
 {
     struct stat out;

@@ -24,8 +24,8 @@ struct mp_new_file_rule {
     const char *const *inputs; /* files that the command reads, NULL-terminated; may be NULL */
     dev_t own_device;
     ino_t own_inode;
-    bool at_once;  /* waits for no reader of a pipe, neither at opening nor later */
-    bool nameless; /* without a name until the end where the file system allows that: a kill leaves nothing behind */
+    bool at_once;  /* never waits for a pipe's reader */
+    bool nameless; /* without a name until the end, if the file system allows it: a kill leaves nothing behind */
 };
 
 struct mp_new_file {
@@ -34,12 +34,12 @@ struct mp_new_file {
     char *path;    /* the final path, with the user's links followed */
     char *name;    /* the temporary path; NULL: it has none */
     bool replaces, force;
-    dev_t device; /* the file that was there at opening: mp_new_file_put() replaces no other */
+    dev_t device; /* the file that existed at opening: mp_new_file_put() replaces no other one */
     ino_t inode;
 };
 
 /* Opens the file for reading and writing (in place: for writing). It gets the mode of the file that it replaces; a new
- * file follows the umask. After a failure there is nothing to close. */
+ * file follows the umask. After a failure, there is nothing to close. */
 enum mp_status mp_new_file_open(const char *path, const struct mp_new_file_rule *rule, struct mp_new_file *file,
                                 struct mp_error *error);
 /* Renames the file to its final name in one step. A file that appeared there meanwhile stays, except with

@@ -28,7 +28,7 @@ struct mp_reader {
     uint64_t next_block;
     bool any_blocks;    /* a chunk that numbers blocks was seen: the first such chunk sets where numbers begin */
     uint64_t sequence;  /* the number that the next chunk should have */
-    uint64_t allowance; /* entries and block numbers that lost chunks may have held */
+    uint64_t allowance; /* entries and block numbers that lost chunks may have had */
     uint64_t seen_lost_bytes;
     MP_VEC(unsigned char) rows; /* of the current table chunk */
     MP_VEC(uint64_t) values;
@@ -62,7 +62,7 @@ static enum mp_status read_start(struct mp_reader *reader, const char *path, str
         enum mp_status status = mp_start_parse(reader->rows.at, (size_t)got, &reader->start, &length, &why);
         if (status == MP_DAMAGED && (size_t)got == want && want < MP_START_BYTES) continue;
         reader->start_bytes = length;
-        reader->start.start.starts_late |= status == MP_DAMAGED; /* unknown, so a copy must be able to say so */
+        reader->start.start.starts_late |= status == MP_DAMAGED; /* unknown, so a copy must be able to have it */
         if (!status || status == MP_DAMAGED) return MP_OK;
         return mp_fail(error, status, "%s: %s", path, why.text);
     }
@@ -265,7 +265,7 @@ static enum mp_status decode(struct mp_reader *reader, struct mp_chunk *chunk)
     }
 }
 
-/* Takes `wanted` entries or numbers out of the allowance. False if lost chunks cannot have held so many. */
+/* Takes `wanted` entries or numbers from the allowance. False: lost chunks cannot have had so many. */
 static bool allow(struct mp_reader *reader, uint64_t wanted)
 {
     if (wanted > reader->allowance) return false;
@@ -273,7 +273,7 @@ static bool allow(struct mp_reader *reader, uint64_t wanted)
     return true;
 }
 
-/* Fills *chunk with made-up entries in place of those that lost chunks held. */
+/* Fills *chunk with made-up entries for those of lost chunks. */
 static enum mp_status make_up(struct mp_reader *reader, struct mp_chunk *chunk, uint64_t missing)
 {
     const struct mp_table_layout *table = mp_table_of(chunk->kind);

@@ -70,8 +70,8 @@ static inline struct mp_event mp_event_at(const struct mp_event_columns *columns
 #undef MP_EVENT_TAKE
 }
 
-/* True for an alloc with a free before it that the collector put in, as the program's own was not seen. The new total
- * of reserved bytes may stand between. */
+/* True for an alloc before which the collector inserted a free, because it missed the program's own. The new reserved
+ * total may come between the two. */
 static inline bool mp_event_had_free_put_in(const struct mp_event_columns *columns, size_t at)
 {
     size_t by = at && columns->type[at - 1] == MP_EVENT_RESERVED ? 2 : 1;
@@ -85,8 +85,8 @@ struct mp_chunk {
     uint64_t sequence, offset; /* the chunk's number; its byte offset in the file */
     size_t bytes;              /* length of the chunk in the file; 0 for lost entries */
     size_t count;              /* entries; in tables, new entries */
-    bool lost;                 /* the entries are made up in place of lost ones, so that later ids stay right: zeroes,
-                                * stack nodes {0, MP_FRAME_CUT}, texts "" */
+    bool lost;                 /* made-up entries replace lost ones, so that later ids stay right: zeroes, stack nodes
+                                * {0, MP_FRAME_CUT}, texts "" */
     union {
         const void *rows; /* for the kinds that mp_writer_rows() takes */
         const struct mp_string_entry {
@@ -131,8 +131,7 @@ struct mp_chunk {
     size_t mark_count;
     const uint64_t *live_bytes; /* per track, at the first event */
     size_t live_bytes_count;
-    /* A base of more than MP_CHUNK_ENTRIES blocks comes as several chunks; base_before: how many blocks came in earlier
-     * ones. */
+    /* A base of more than MP_CHUNK_ENTRIES blocks comes in several chunks. base_before: blocks in earlier ones. */
     uint64_t base_total, base_before;
 };
 

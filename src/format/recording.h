@@ -25,7 +25,7 @@ struct mp_recording_start {
     const char *host;
     struct mp_member member;
     const char *const *command; /* NULL-terminated */
-    const char *configuration;  /* key=value,... as given to the recorder */
+    const char *configuration;  /* key=value,... as the recorder got it */
     const char *spool;          /* path of the spool that may hold events missing here; "": none */
     uint64_t spool_id;          /* random; the spool's header carries the same */
     bool starts_late;           /* block numbers begin above 0; readers of version 1 do not understand that */
@@ -218,7 +218,7 @@ struct mp_segment {
     uint64_t address, bytes;
     uint64_t stream; /* PyTorch's number of the stream; 0: the default one */
     uint64_t pool;   /* PyTorch's pair of numbers, the first in the upper 32 bits; 0: the default pool */
-    uint16_t track;  /* of the allocator that holds it */
+    uint16_t track;  /* track of its allocator */
     uint8_t small;   /* 1: for small blocks */
     uint8_t expandable;
     uint16_t keys;  /* bits of enum mp_row_flag */
@@ -253,15 +253,15 @@ struct mp_aside {
 /* The time before the file's first event. A bounded recording keeps only the newest events; with a schedule this is the
  * time before its first window. */
 struct mp_past {
-    uint64_t events;  /* events left out; 0: only steps were counted */
+    uint64_t events;  /* events that were left out; 0: only steps were counted */
     uint64_t steps;   /* steps that began in that time; the file's first step is the next one */
-    uint64_t time_ns; /* when that time ended */
+    uint64_t time_ns; /* when this time ended */
 };
 
-/* The peak of a track in the time before the file's first event, when it was first reached. Base blocks count. */
+/* The peak of a track before the file's first event, at the time when it was first reached. Base blocks count. */
 struct mp_past_peak {
     uint64_t bytes, blocks, time_ns;
-    uint64_t step;           /* the step in which the peak was, from 1; 0: before the first step */
+    uint64_t step;           /* step of the peak, from 1; 0: before the first step */
     uint64_t reserved_bytes; /* the highest reserved bytes in that time; MP_BYTES_UNKNOWN if never reported */
     uint16_t track;
 };

@@ -1,6 +1,6 @@
 /*
- * Finds the chunks of a file by their bytes alone, and passes over damage. Reads with pread(), not mmap(): if the file
- * shrinks meanwhile, it counts as cut, and no SIGBUS is raised. One thread at a time.
+ * Finds the chunks of a file by their bytes, and skips damage. Reads with pread(), not mmap(): if the file shrinks
+ * meanwhile, it counts as cut, and no SIGBUS is raised. One thread at a time.
  */
 #ifndef MP_FORMAT_SCAN_H
 #define MP_FORMAT_SCAN_H
@@ -17,7 +17,7 @@ struct mp_scan {
     bool shrank;          /* the file became shorter while it was read */
     uint32_t chunk_total; /* the number of chunks according to the clean-end mark */
     uint64_t lost_bytes;
-    uint64_t effort;             /* bytes that may yet be read in vain: bounds the time that false sync marks cost */
+    uint64_t effort;             /* bytes that may still be read in vain: bounds the time that false sync marks cost */
     MP_VEC(unsigned char) bytes; /* of the current chunk */
 };
 

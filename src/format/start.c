@@ -128,7 +128,7 @@ static bool numbers_of(const msgpack_object *map, struct mp_recording_start *sta
     return pid <= UINT32_MAX;
 }
 
-/* Reads a member. A value that is no number, or a number too large, counts as absent. */
+/* Reads a member. A value that is not a number, or is too large, counts as absent. */
 static void read_member(struct mp_member *member, const msgpack_object *map)
 {
     char *const texts[] = {member->role, member->job};

@@ -282,7 +282,7 @@ uint64_t mp_table_most(enum mp_chunk_kind kind)
 
 void mp_table_gather(const struct mp_field *field, const void *rows, size_t row, size_t count, uint64_t *to)
 {
-    if (!count) return; /* there are no rows to point at */
+    if (!count) return; /* without rows there is no pointer */
     const char *at = (const char *)rows + field->offset;
 #define GATHER(type)                                                                                                   \
     for (size_t i = 0; i < count; i++, at += row) {                                                                    \

@@ -19,7 +19,7 @@ enum mp_field_rule {
     MP_FIELD_BUILD_ID,    /* at most MP_BUILD_ID_MAX */
     MP_FIELD_ACTION,      /* enum mp_torch_action */
     MP_FIELD_STATE,       /* enum mp_torch_state */
-    MP_FIELD_SEGMENT,     /* a segment that an earlier row has */
+    MP_FIELD_SEGMENT,     /* a segment in an earlier row */
 };
 
 struct mp_field {

@@ -116,7 +116,7 @@ static enum mp_status add_field(struct mp_writer *writer, const struct mp_table_
     return MP_OK;
 }
 
-/* Adds the columns of at most MP_CHUNK_ENTRIES rows. */
+/* Adds the columns of up to MP_CHUNK_ENTRIES rows. */
 static enum mp_status add_rows(struct mp_writer *writer, const struct mp_table_layout *table, const void *rows,
                                size_t count, uint64_t first, struct mp_error *error)
 {

@@ -93,17 +93,17 @@ enum mp_status mp_writer_events(struct mp_writer *writer, const struct mp_event 
                                 const uint64_t *live_bytes, size_t track_count, const struct mp_ring_mark *marks,
                                 size_t mark_count, struct mp_error *error);
 
-/* The blocks live at time_ns. Blocks without a number so far (at the beginning of a recording) must be in order of
- * their numbers. */
+/* Writes the blocks that live at time_ns. Blocks that have no number yet, at a recording's begin, must be in the order
+ * of their numbers. */
 enum mp_status mp_writer_base(struct mp_writer *writer, uint64_t time_ns, const struct mp_base_block *blocks,
                               size_t count, struct mp_error *error);
 
 enum mp_status mp_writer_coverage(struct mp_writer *writer, const struct mp_coverage *coverage, struct mp_error *error);
 enum mp_status mp_writer_exit(struct mp_writer *writer, const struct mp_exit *how, struct mp_error *error);
 
-/* For a copy of a file that lost something. Records that `chunks` are missing here, so that a reader counts them as
- * lost, too. If `next_block` exceeds the writer's own, the next new block gets that number. With `chunks` 0 that makes
- * block numbers begin above 0, in a file whose start says so (starts_late). */
+/* For a copy of a file with losses. Records that `chunks` are missing here, so that readers count them as lost, too. If
+ * `next_block` exceeds the writer's own, the next new block gets that number. With `chunks` 0 that makes block numbers
+ * begin above 0, in a file whose start says so (starts_late). */
 void mp_writer_lost(struct mp_writer *writer, uint64_t chunks, uint64_t next_block);
 
 uint64_t mp_writer_bytes(const struct mp_writer *writer);  /* written so far */

@@ -259,7 +259,7 @@ static enum mp_status bad_entry(const struct mp_chunk *chunk, const char *reason
                    (unsigned long long)chunk->offset);
 }
 
-/* True if a stack exists. The empty stack exists without a table. */
+/* True if a stack exists. The empty stack exists even without a table. */
 static bool known_stack(const struct mp_model *model, uint32_t stack)
 {
     return stack < model->stacks.count || !stack;
@@ -384,7 +384,7 @@ void mp_builder_finish(struct mp_builder *b, const struct mp_damage *damage, uin
     if (model->samples.count && model->samples.at[model->samples.count - 1].time_ns > end)
         end = model->samples.at[model->samples.count - 1].time_ns;
     model->duration_ns = model->how.time_ns > end ? model->how.time_ns : end;
-    char each[8]; /* a running program's file has some of its events, and the number of all */
+    char each[8]; /* a running program's file has some of its events, and the number of all of them */
     mp_setting(each, sizeof each, model->start.configuration, "live_each");
     if (*each) model->part_of = model->coverage.events;
     if (!damage->cut && model->put_in > model->coverage.missed_frees) model->put_in = model->coverage.missed_frees;

@@ -21,7 +21,7 @@ struct mp_builder;
 
 /* Copies *start. */
 void mp_builder_new(const struct mp_recording_start *start, struct mp_builder **builder);
-/* Adds a chunk, and copies what the model needs of it. Ignores kinds that a model does not hold. */
+/* Adds a chunk, and copies what the model needs from it. Ignores kinds that a model does not hold. */
 enum mp_status mp_builder_add(struct mp_builder *builder, const struct mp_chunk *chunk, struct mp_error *error);
 /* Returns the model, which the caller frees, and frees the builder. Copies *damage. */
 void mp_builder_finish(struct mp_builder *builder, const struct mp_damage *damage, uint64_t file_bytes,

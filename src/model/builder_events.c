@@ -264,7 +264,7 @@ static bool has_track(unsigned type)
     return mp_event_of_block(type) || type == MP_EVENT_OOM || type == MP_EVENT_RESERVED;
 }
 
-/* True if a stack exists. The empty stack exists without a table. */
+/* True if a stack exists. The empty stack exists even without a table. */
 static bool known_stack(const struct mp_model *model, uint32_t stack)
 {
     return stack < model->stacks.count || !stack;
@@ -315,8 +315,8 @@ static int by_birth(const void *left, const void *right)
     return a->birth_ns < b->birth_ns ? -1 : a->birth_ns > b->birth_ns;
 }
 
-/* Adds blocks of the base that no event introduced. If the base comes before all events, they are the model's base.
- * Otherwise they were born in a gap; the frees of that gap come before them, so that a gap never makes a peak. */
+/* Adds blocks of the base that no event introduced. If the base comes before all events, these blocks are the model's
+ * base. Otherwise they were born in a gap. The frees in that gap come before them, so that a gap never makes a peak. */
 static void add_unseen(struct mp_builder *b, const struct mp_base_block **unseen, size_t count)
 {
     bool at_start = !b->model->events.count;

@@ -82,8 +82,7 @@ static uint32_t while_alive(const struct mp_model_blocks *blocks, uint32_t block
     return event;
 }
 
-/* Where a label stands among the events: the number of the last event before or at it, + 1. 0: it comes before all
- * events. */
+/* The position of a label among the events: 1 + the number of the last event at or before it. 0: before all events. */
 static uint32_t moment_of(const struct mp_builder *b, const struct mp_builder_label *label)
 {
     uint32_t block = mp_builder_block(b, label->number);
@@ -148,7 +147,7 @@ void mp_builder_add_holders(struct mp_builder *b, const struct mp_chunk *chunk)
 }
 
 /* A row that ends a look comes after the look's rows; a recovered file may repeat some. If there are several rows for
- * one block, the last counts, of whichever look. */
+ * one block, the last counts, from whichever look. */
 void mp_builder_end_holders(struct mp_builder *b)
 {
     struct mp_model *model = b->model;

@@ -13,7 +13,7 @@ struct mp_builder_level {
 /* A label as read. The events of its block may come later. */
 struct mp_builder_label {
     uint64_t number;
-    uint64_t time_ns; /* UINT64_MAX: `event` gives the moment instead */
+    uint64_t time_ns; /* UINT64_MAX: not used if `event` gives the moment */
     uint32_t event, role, name;
 };
 
@@ -23,14 +23,14 @@ struct mp_builder {
     MP_VEC(uint32_t) string_ids; /* the file's string ids to the model's: they differ if a file repeats a string */
     MP_VEC(uint32_t) device_ids; /* the same for devices: those with one name become one device */
     MP_VEC(uint16_t) depths;     /* by stack: the number of nodes above it */
-    MP_VEC(uint32_t) by_number;  /* by block number: index in blocks + 1; 0: not seen */
+    MP_VEC(uint32_t) by_number;  /* by block number: 1 + the index in blocks; 0: not seen */
     struct mp_map far_numbers;   /* the same, by number + 1, for numbers that lie too far ahead for by_number */
     uint64_t near_limit;         /* numbers below it are in by_number: the chunks so far may have used so many */
     MP_VEC(struct mp_builder_level) levels;  /* by track */
     MP_VEC(struct mp_base_block) base_parts; /* the parts so far of a base that comes in several chunks */
     struct mp_map devices;                   /* string id of a device's name to its index */
     struct mp_map job_tracks;                /* process + 1 and string id of the track; with id 0: their number */
-    struct mp_map resized;                   /* index + 1 of a resized block to its present size */
+    struct mp_map resized;                   /* 1 + the index of a resized block, to its current size */
     MP_VEC(struct mp_builder_label) labels;
     MP_VEC(struct mp_block_holder) holders;
     MP_VEC(struct mp_block_metadata) metadata;

@@ -173,9 +173,8 @@ struct mp_model {
                                    * (model/stack.h); empty: none */
     struct mp_known_facts *facts; /* found so far by model/stack_facts.h */
     struct mp_model_steps *steps; /* found so far by model/steps_infer.h; may be NULL */
-    uint64_t put_in;              /* frees among the events that the program's own number lacks: see missed_frees */
-    uint64_t part_of;             /* where only a part was written (leaks --pid): the number of events in
-                                   * all; else 0 */
+    uint64_t put_in;              /* frees that the program's own count of events lacks: see missed_frees */
+    uint64_t part_of;             /* number of all events, if the file has only a part (leaks --pid); else 0 */
     uint64_t duration_ns;         /* to the exit, else to the last event or sample */
 };
 
@@ -230,7 +229,7 @@ static inline uint64_t mp_model_event_count(const struct mp_model *model)
 /* The number of events before `ns`; with `also_at`, events at `ns` count, too. */
 uint32_t mp_model_events_before(const struct mp_model *model, uint64_t ns, bool also_at);
 
-/* True if that source ("torch", "api", "nvtx", ...) recorded anything. */
+/* True if that source ("torch", "api", "nvtx", ...) recorded something. */
 bool mp_model_has_source(const struct mp_model *model, const char *source);
 /* True if memprof recorded the program; false if another tool did, whatever the file's format is now. */
 bool mp_model_was_recorded(const struct mp_model *model);

@@ -90,7 +90,7 @@ static const char *source_of(const struct mp_model *model, const struct mp_steps
     return kind == MP_STEP_OF_OPTIMIZER || is_of_profiler(model, steps->at[0].name) ? "torch" : "api";
 }
 
-/* Reads what the recording of a running program says of its steps. */
+/* Reads what the recording of a running program says about its steps. */
 static void read_live(const struct mp_model *model, struct mp_steps *steps)
 {
     static const char *const sources[] = {"inferred", "function", "torch"};

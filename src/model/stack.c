@@ -11,7 +11,7 @@ static const char *text_or_null(const struct mp_model *model, uint32_t id)
 }
 
 /* Names in angle brackets are generated code (<frozen importlib>, <eval_with_key>), except for interactive input.
- * PyTorch's profiler leaves out a package's folder, so its own package is recognised by its name. */
+ * PyTorch's profiler leaves out a package's folder, so torch is recognised by its name. */
 bool mp_stack_is_user_file(const char *file)
 {
     static const char *const typed[] = {"<string>", "<stdin>", "<ipython"};
@@ -114,7 +114,8 @@ bool mp_stack_is_allocator(const struct mp_stack_line *line)
     return false;
 }
 
-/* True for the operator whose gradient is computed. A thread of backward() has no Python, so this line says most. */
+/* True for the operator whose gradient is computed. A thread of backward() has no Python frames, so this line says
+ * most. */
 static bool is_backward(const struct mp_stack_line *line)
 {
     return line->language == MP_NATIVE && line->function && mp_torch_makes_gradient(line->function);

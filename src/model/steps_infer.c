@@ -15,7 +15,8 @@ static bool are_in_doubt(const struct mp_model *model)
     return false;
 }
 
-/* If the loop's rounds are each of another thread of a pool, the period may show more rounds: then it counts. */
+/* If each of the loop's rounds runs on another thread of a pool, the period may show more rounds. Then the period
+ * counts. */
 static void find_in(const struct mp_model *model, bool host, struct mp_steps *steps)
 {
     struct mp_steps period = {0};
@@ -30,7 +31,7 @@ static void find_in(const struct mp_model *model, bool host, struct mp_steps *st
     steps->guessed = true;
 }
 
-/* Sampled blocks count only where no others show a loop. */
+/* Sampled blocks count only if no other blocks show a loop. */
 static void find_unmarked(const struct mp_model *model, struct mp_steps *steps)
 {
     if (!model->tracks.count) return;

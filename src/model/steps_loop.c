@@ -257,8 +257,8 @@ static void sample_line(struct search *search, struct line *line, uint32_t event
     if (line->open) mp_vec_add(&line->rounds, round);
 }
 
-/* A site's weight. Its root keeps the few sites of each row in a batch, and the many of a rare evaluation, from
- * outweighing a step's. */
+/* A site's weight. The weight is a square root, so that neither the few sites of each row in a batch nor the many of a
+ * rare evaluation outweigh a step's. */
 static double weight_of(const struct site *site)
 {
     return site->allocs < ROUNDS_MIN ? 0 : sqrt(site->allocs);

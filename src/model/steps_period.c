@@ -367,8 +367,8 @@ static int ascending(const void *left, const void *right)
     return a < b ? -1 : a > b;
 }
 
-/* True if the rounds extend over half of the recording's allocations. Otherwise they are only a part of the program, as
- * the filling of a queue before the work begins. */
+/* True if the rounds extend over half of the recording's allocations. Otherwise they are only a part of the program,
+ * such as filling a queue before the work begins. */
 static bool are_general(const struct mp_model *model, const struct crew *crew, const struct events *rounds)
 {
     uint32_t inside = 0;

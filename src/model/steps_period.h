@@ -1,11 +1,6 @@
 /*
- * Steps of a loop whose body is one line. No line runs again after another line did, but
- * its allocations come in the same order again and again. Only allocations that differ from the one before are
- * compared. The period is the shortest distance at which nearly all of them find an equal one that also differs from
- * the one before it. Candidates are the distances at which sites return. The first quarter is passed over. Only threads
- * that run the same code count, those that allocate most together; the period is found on one of them, and its rounds
- * on each. Only allocations under one line outside of networks count: layers, too, come again and again. Rounds that
- * extend over less than half of the recording are no steps. Pure.
+ * Steps of a loop whose body is one line. No line runs again after another line did, but its allocations come in the
+ * same order again and again. Pure.
  *
  * Which allocations count: only those under one line outside of networks, since layers repeat, too. Only threads that
  * run the same code count; of several such groups, the one that allocates most. The period is found on one thread, and

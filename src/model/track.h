@@ -1,4 +1,4 @@
-/* The names of tracks ("cuda:0/torch"), and which tracks a question means that names none. Pure. */
+/* The names of tracks ("cuda:0/torch"), and the tracks that a question without a track means. Pure. */
 #ifndef MP_MODEL_TRACK_H
 #define MP_MODEL_TRACK_H
 
@@ -16,9 +16,9 @@ const char *mp_track_device(const struct mp_model *model, uint16_t track);
 bool mp_model_track_holds_memory(const struct mp_model *model, size_t track);
 /* The track with that id; MP_TRACK_NONE if there is none. */
 uint16_t mp_track_find(const struct mp_model *model, const char *id);
-/* The track that a question means by default: the uppermost layer with events (app, torch, driver) on the device with
- * the highest peak. Only tracks that hold memory count (mp_track_holds_memory()); a peak of pinned memory counts as a
- * sixteenth. MP_TRACK_NONE if there are no tracks. */
+/* The track that a question means by default. It is the uppermost layer with events (app, torch, driver) on the device
+ * with the highest peak. Only tracks that hold memory count (mp_track_holds_memory()); a peak of pinned memory counts
+ * as a sixteenth. MP_TRACK_NONE if there are no tracks. */
 uint16_t mp_track_default(const struct mp_model *model);
 
 /* The driver's track from which an allocator's track gets its segments, on the same device. MP_TRACK_NONE if there is
@@ -35,9 +35,9 @@ struct mp_track_memory mp_track_memory_of(const struct mp_model *model, uint16_t
 bool mp_track_is_range(const struct mp_model *model, const struct mp_track_memory *memory, size_t block);
 
 /* The tracks that a question means, one byte each: 1 for `track`. MP_TRACK_NONE means all tracks, except those whose
- * memory another track shows, too. If an allocator's reserved total at the end equals the bytes that a lower layer of
- * its device handed out, the lower layer's blocks are its segments. The driver's address space is no memory. The caller
- * frees the array. */
+ * memory another track shows, too. If an allocator's reserved total at the end equals the bytes of a lower layer on its
+ * device, the lower layer's blocks are its segments. The driver's address space is no memory. The caller frees the
+ * array. */
 unsigned char *mp_tracks_meant(const struct mp_model *model, uint16_t track);
 
 #endif

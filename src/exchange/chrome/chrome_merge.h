@@ -19,7 +19,7 @@ struct mp_chrome_input {
     int64_t first_ns, last_ns; /* on the trace's clock */
     bool any_time, any_memory, any_out_of_memory;
     struct mp_map pids, named; /* sets of pid + 1: processes with events, processes with a name */
-    bool damaged;              /* the file's end is no JSON: the facts are of the part before it */
+    bool damaged;              /* the file's end is not JSON: the facts are those of the part before it */
     struct mp_error damage;
 };
 

@@ -273,8 +273,8 @@ static void start(struct instants *instants)
 }
 
 /* Writes memory events of the uppermost layer of each device, as the format has one allocator per device. Blocks of
- * unknown size are left out. Failures come with the total. A kind of event is left out if the trace to merge into has
- * events of this kind. */
+ * unknown size are left out. A failure is written with the total. A kind of event is left out if the trace to merge
+ * into has events of this kind. */
 static void chrome_instants(const struct mp_chrome_query *query, uint32_t pid, uint64_t shift_ns,
                             struct mp_chrome *chrome, uint64_t *left_out)
 {

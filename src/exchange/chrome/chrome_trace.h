@@ -2,7 +2,7 @@
  * A recording as a Chrome trace, for Perfetto, chrome://tracing and TensorBoard's PyTorch plugin, in the form of
  * PyTorch's own profiler: counters of each track and of samples, "[memory]" and "[OutOfMemory]" events of each device's
  * uppermost layer, steps and regions as annotations, names of processes and threads. The form has no place for stacks,
- * kinds of memory, other layers' blocks, or coverage.
+ * kinds of memory, blocks of other layers, or coverage.
  */
 #ifndef MP_EXCHANGE_CHROME_TRACE_H
 #define MP_EXCHANGE_CHROME_TRACE_H
@@ -14,7 +14,7 @@
 #include "model/model.h"
 #include "model/window.h"
 
-/* A recording with more memory events gets none of them: readers pair all of them in memory. */
+/* A recording with more memory events writes none: readers pair all of them in memory. */
 #define MP_CHROME_MEMORY_MAX 1000000
 
 struct mp_chrome_query {

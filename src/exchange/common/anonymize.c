@@ -32,7 +32,7 @@ enum role {
     ROLE_METADATA,
     ROLE_DEVICE,
     ROLE_MODEL,
-    ROLE_WORDS, /* memprof's own words: names of tracks and counters, and how the process ended */
+    ROLE_WORDS, /* memprof's own words: names of tracks and counters, and the end of the process */
     ROLE_COUNTER,
     ROLES
 };
@@ -142,7 +142,7 @@ static uint32_t rename_file(struct renaming *renaming, const char *path)
 {
     const char *kept = mp_public_path(path);
     if (kept) return intern(renaming, kept);
-    /* The owner of the code must stay visible: the user, or a package. */
+    /* The owner of the code must stay visible: the user or a package. */
     bool is_package =
         strstr(path, "/site-packages/") || strstr(path, "/dist-packages/") || strstr(path, "\\site-packages\\");
     return numbered(renaming, ROLE_FILE, is_package ? "/site-packages/%u%s" : "/%u%s", ending_of(path));
@@ -174,8 +174,7 @@ static bool is_shims_mark(const char *text)
     return true;
 }
 
-/* The anonymous text of a mark that replays and predictions need; settings keep their public part. 0 for other
- * marks. */
+/* The anonymous text of a mark that replays and predictions need; settings keep their public part. 0: another mark. */
 static uint32_t rename_mark(struct renaming *renaming, const char *name)
 {
     static const char *const settings[] = {MP_TORCH_MARK "settings:", MP_TORCH_MARK "began with settings:"};
@@ -272,7 +271,7 @@ static bool is_path_word(const char *word, size_t length)
     return false;
 }
 
-/* A holder's path keeps its form ("m1.m2[*].grad_fn → m3.m4"), and no key of a container. */
+/* A holder's path keeps its form ("m1.m2[*].grad_fn → m3.m4"), but no keys of containers. */
 static uint32_t rename_path(struct renaming *renaming, const char *path)
 {
     static const char arrow[] = "→", dots[] = "…";
@@ -483,8 +482,8 @@ static void rename_ids(struct renaming *renaming, enum role role, uint32_t *ids,
         ids[i] = new_name(renaming, role, ids[i]);
 }
 
-/* Appends the settings whose values are numbers. The only setting with a word that stays is live_source, the source of
- * steps. */
+/* Appends the settings whose values are numbers. The only setting with a word that stays is live_source, which says
+ * where the steps come from. */
 static void put_numbers(struct mp_buffer *to, const char *configuration)
 {
     static const char source[] = "live_source";

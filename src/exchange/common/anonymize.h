@@ -1,4 +1,4 @@
-/* Removes private names from a recording, so that it can be given to others. Names that are not of public code become
+/* Removes private names from a recording, so that it can be given to others. Names outside of public code become
  * numbers; all figures stay. */
 #ifndef MP_EXCHANGE_ANONYMIZE_H
 #define MP_EXCHANGE_ANONYMIZE_H
@@ -11,10 +11,10 @@
  * - functions, files and libraries that are not public (public_names.h): "f12", "/12.py", "/lib/lib3.so". A native
  *   function is public if its library is, a Python function if its file and its name are;
  * - the folders in front of public files, and all source files of native code;
- * - regions and marks ("region 4"), except the names by which steps are known; pools, threads, counters, devices.
- * Left out are command, host, the devices' UUIDs, the spool's path, settings that are no numbers, and notes with a word
- * that memprof's own sentences do not have.
- * Peaks, leaks, steps and sizes stay the same; categories too, except those that rules over private names had found.
+ * - regions and marks ("region 4"), except the names that mark steps; pools, threads, counters, devices. These are
+ * removed: command, host, the devices' UUIDs, the spool's path, settings that are not numbers, and notes with words
+ * that memprof's own sentences do not have. Peaks, leaks, steps and sizes stay the same. So do categories, except those
+ * from rules over private names.
  */
 enum mp_status mp_anonymize(struct mp_model *model, struct mp_error *error);
 

@@ -54,7 +54,7 @@ uint16_t mp_import_track(struct mp_import_log *log, unsigned device_type, int de
                          const char *name)
 {
     bool added;
-    if (log->overlong) return 0; /* refused in the end */
+    if (log->overlong) return 0; /* mp_import_log_model() refuses it */
     mp_import_text(&log->tables, "", 0);
     struct mp_track track = {.device = find_device(log, device_type, device),
                              .layer = (uint8_t)layer,

@@ -49,7 +49,7 @@ uint32_t mp_import_stack(struct mp_import_tables *tables, uint32_t parent, uint3
 {
     const struct mp_stack_node node = {parent, frame};
     bool added = false;
-    /* The key + 1 cannot wrap to 0: that takes the parent 2^32 - 1, and there are fewer nodes. */
+    /* The key + 1 cannot wrap to 0: this would need the parent 2^32 - 1, and there are fewer nodes. */
     uint64_t *id = mp_map_at(&tables->node_ids, ((uint64_t)parent << 32 | frame) + 1, &added);
     if (!added) return (uint32_t)*id;
     need_root(tables);

@@ -13,7 +13,7 @@
 
 /* Events of a recording that is made from another program's file, collected as columns for a builder. */
 
-/* Its 3 MiB are too large for the stack. Zeroes, with builder and error set, are ready for use. */
+/* Its 3 MiB are too large for the stack. Zero-initialised, with builder and error set, it is ready for use. */
 struct mp_import_events {
     struct mp_builder *builder;
     struct mp_error *error;

@@ -29,7 +29,7 @@ enum mp_status mp_input_open(const char *path, struct mp_input *input, struct mp
         status = mp_fail_errno(error, "cannot open %s", path);
     else if (S_ISDIR(facts.st_mode))
         status = mp_fail(error, MP_NOT_A_RECORDING, "%s is a folder, not a file", path);
-    else if (!S_ISREG(facts.st_mode)) /* the file must be seekable, as it is read more than once */
+    else if (!S_ISREG(facts.st_mode)) /* the file must be seekable, because it is read more than once */
         status =
             mp_fail(error, MP_NOT_A_RECORDING, "%s is not a regular file: copy what comes out of it into one", path);
     if (status) {

@@ -22,10 +22,10 @@ struct mp_block_rows {
     struct mp_placements placements;
 };
 
-/* One block. An unknown value, or one that has not happened, is UINT64_MAX. */
+/* One block. UINT64_MAX: the value is unknown, or the event has not happened. */
 struct mp_row {
     uint32_t block;
-    uint64_t bytes; /* when it was allocated */
+    uint64_t bytes; /* bytes when it was allocated */
     uint64_t alloc_ns, free_ns, alloc_step, free_step, thread;
     const char *track_device, *layer, *pool, *kind;
     const char *region;       /* NULL: none */

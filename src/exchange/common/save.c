@@ -131,7 +131,7 @@ static enum mp_status save_base(struct saver *s)
     return status;
 }
 
-/* One event, with its effect on what is live. */
+/* One event. Applies its effect to the live blocks. */
 static struct mp_event make_event(struct saver *s, uint32_t at)
 {
     const struct mp_model *model = s->model;

@@ -1,8 +1,8 @@
 /*
  * The values of a pickle or a JSON text, kept small: a stack of words, lists and dictionaries as ranges of one array,
- * each text once. A dictionary that its reader knows (a trace entry, a frame) becomes a record of the reader as soon as
- * it is complete and then takes no room here. A value with two references is never copied, and nothing recurses. One
- * thread at a time.
+ * each text once. A dictionary of a known kind (a trace entry, a frame) becomes a record of the reader as soon as it is
+ * complete, and then takes no room here. A value with two references is never copied, and nothing recurses. One thread
+ * at a time.
  *
  * Functions that return bool return false if memory is short or the call makes no sense. `fault` then is the reason, or
  * NULL for memory.
@@ -78,7 +78,7 @@ static inline uint64_t mp_value_make(unsigned tag, uint64_t payload)
 }
 
 /* False, with `fault`, if the values and `more` words take more memory than the values of any real snapshot after
- * `offset` bytes of input: such a file is made to fill memory. */
+ * `offset` bytes of input. Only a file made to fill memory does that. */
 bool mp_values_fit(struct mp_values *values, uint64_t more, uint64_t offset);
 void mp_values_free(struct mp_values *values);
 /* Frees all but the texts; other values can no longer be used. */

@@ -95,8 +95,9 @@ static uint64_t change(const struct mp_kineto *kineto, const struct mp_kineto_me
     return memory->alloc == MP_NONE ? -memory->bytes : -kineto->memory.at[memory->alloc].bytes;
 }
 
-/* Memory that changed without an event (of a thread that the profiler did not follow) counts as part of the rest, so
- * that the level is the allocator's own at every event. CPU totals do not count all allocators, and are left alone. */
+/* If memory changed without an event, on a thread that the profiler did not follow, the rest of the base absorbs the
+ * change. The level is then the allocator's own at every event. CPU totals leave some allocators out, and are not
+ * followed. */
 static void follow_totals(struct mp_kineto *kineto)
 {
     for (size_t i = 0; i < kineto->memory.count; i++) {

@@ -162,7 +162,7 @@ static void on_name(struct mp_kineto *kineto, const struct mp_kineto_event *even
         set_in_map(&kineto->thread_names, mp_kineto_thread_key(event), thread_name(kineto, name));
 }
 
-/* The profiler's own span shows when it was on. */
+/* The profiler's own span shows the time in which it ran. */
 static void on_profiler(struct mp_kineto *kineto, const struct mp_kineto_event *event)
 {
     kineto->window_ns[0] = event->facts[MP_KINETO_START_NS];

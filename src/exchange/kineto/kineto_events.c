@@ -354,8 +354,8 @@ static enum mp_status status_of(struct trace_reader *reader, yajl_status result)
     return not_json(reader);
 }
 
-/* Copies, with spaces for control characters: some traces have them in texts. Between values JSON allows a few, and
- * they mean a space, too. */
+/* Copies, with spaces for control characters: some traces have them in texts. Between values JSON allows some control
+ * characters, which mean a space, too. */
 static void copy_clean(unsigned char *to, const unsigned char *from, size_t size)
 {
     for (size_t i = 0; i < size; i++)

@@ -63,7 +63,7 @@ struct mp_kineto {
     MP_VEC(struct mp_kineto_owner) owners; /* per thread of the tables */
     int64_t base_ns;                       /* the zero of the trace's times; 0: 1970, or unknown */
     bool has_base, has_window;
-    int64_t window_ns[2];  /* when the profiler was on, in the trace's times */
+    int64_t window_ns[2];  /* when the profiler ran, in the trace's times */
     uint32_t process_name; /* string id */
     uint64_t base_blocks;
     uint64_t spans_left;                 /* enclosing operators left out */
@@ -86,7 +86,7 @@ struct mp_kineto_notes {
     MP_VEC(uint32_t) ids;
 };
 void mp_kineto_note(struct mp_kineto *kineto, int64_t start_ns, struct mp_kineto_notes *notes);
-/* Times counted from 1970 are larger; smaller ones without a base do not show the day. */
+/* Times counted from 1970 are larger. Smaller times without a base do not give the day. */
 #define MP_KINETO_UNIX_MIN INT64_C(1000000000000000000)
 
 /* True if the event is a span that encloses its thread's actions: an operator, or a Python function. */

@@ -183,7 +183,7 @@ static uint32_t stack_at(struct finder *finder, int64_t ns)
     uint32_t stack = 0;
     for (size_t i = 0; i < finder->open.count; i++) {
         struct span *span = &finder->spans.at[finder->open.at[i]];
-        if (span->end_ns < ns) continue; /* the span ended inside of an inner span */
+        if (span->end_ns < ns) continue; /* the span ended within an inner span */
         if (!stack && span->call_stack) stack = call_stack(finder, span->call_stack);
         stack = mp_import_stack(&finder->kineto->tables, stack, span_frame(finder, span));
     }

@@ -49,8 +49,8 @@ static bool starts_with(const struct mp_input *input, const void *start, size_t 
     return (size_t)(input->end - input->at) >= length && !memcmp(input->at, start, length);
 }
 
-/* Files that users confuse with recordings: each begins with `start`, and its first bytes contain `within`, or its name
- * ends with it where it begins with a dot. NULL: nothing more is known. */
+/* Files that users confuse with recordings. Each begins with `start`. If `within` begins with a dot, the file's name
+ * ends with it; otherwise the file's first bytes contain it. `within` NULL: `start` suffices. */
 static const struct {
     const char *start, *within, *says;
 } others[] = {
@@ -178,7 +178,7 @@ enum mp_status mp_exchange_load(const char *path, struct mp_model **model, struc
     if (status || !mp_model_is_job(*model)) return status;
     const struct mp_model_job *job = &(*model)->job;
     const char *first = job->processes.count ? mp_model_text(*model, job->processes.at[0].path) : "";
-    bool is_there = *first && !stat(first, &facts); /* jobs are moved, and read in other folders */
+    bool is_there = *first && !stat(first, &facts); /* jobs may be moved, and read in other folders */
     status = mp_fail(error, MP_UNSUPPORTED, "%s is a job of %zu recordings: name one of %s%s", path,
                      job->processes.count, is_there ? "them, as " : "its recordings", is_there ? first : "");
     mp_model_free(*model);

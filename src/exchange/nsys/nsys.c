@@ -173,7 +173,7 @@ static void put_pool(struct nsys *nsys, const struct mp_import_call *call, int64
     mp_vec_add(&nsys->correlated, 0);
 }
 
-/* The track of a released block: not every release gives the kind of memory. */
+/* The track of a freed block: not every free gives the kind of memory. */
 static uint16_t home_of(struct nsys *nsys, uint64_t address, uint16_t stated)
 {
     uint64_t home;

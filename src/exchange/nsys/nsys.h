@@ -1,8 +1,8 @@
 /*
  * The memory data of Nsight Systems' SQLite export. CUDA_GPU_MEMORY_USAGE_EVENTS become blocks, those of the process
  * that has most of them. CUDA_GPU_MEMORY_POOL_EVENTS become the bytes of stream-ordered pools. NVTX ranges and marks
- * become regions and marks. The CUDA call, with its backtrace if there is one, becomes the stack. No column is required
- * that some version of the export lacks. The file is only read; its views and triggers are not used.
+ * become regions and marks. The CUDA call, with its backtrace if there is one, becomes the stack. Every column that
+ * some version of the export lacks is optional. The file is only read; its views and triggers are not used.
  */
 #ifndef MP_EXCHANGE_NSYS_H
 #define MP_EXCHANGE_NSYS_H

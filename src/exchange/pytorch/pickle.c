@@ -149,7 +149,7 @@ static enum mp_status take_long(struct unpickler *u, size_t width)
 static enum mp_status memoize(struct unpickler *u, uint64_t index)
 {
     if (!mp_values_above(u->values)) return bad(u, "stores a value where there is none");
-    /* Pickles number their stores from 0, and each store takes at least a byte. */
+    /* Pickles number their stores from 0, and each store takes at least one byte. */
     if (index > u->opcode_offset) return bad(u, "stores a value under a number that is out of proportion");
     mp_vec_grow_to(&u->memo, index + 1);
     u->memo.at[index] = u->values->stack.at[u->values->stack.count - 1] + 1;

@@ -19,7 +19,7 @@
 /* ---- the choice of a device's track ---- */
 
 /* The track that a snapshot shows of a device: in the uppermost layer with events, the track with the highest peak.
- * MP_TRACK_NONE if no track has events. */
+ * MP_TRACK_NONE: no track has events. */
 static uint16_t pytorch_main_track(const struct mp_model *model, uint32_t device)
 {
     uint16_t best = MP_TRACK_NONE;
@@ -39,8 +39,8 @@ static uint16_t pytorch_main_track(const struct mp_model *model, uint32_t device
 #define ROUNDING    UINT64_C(512) /* of PyTorch's allocator */
 #define SMALL_BYTES (2u << 20)    /* size of the allocator's segments for small blocks */
 
-/* A text that a live block got. It is written before the first event that is not earlier than time_ns and is event
- * `from` or a later one. */
+/* A text about a live block, from some moment on. It is written before the first event that is not earlier than time_ns
+ * and is event `from` or a later one. */
 struct annotation {
     uint64_t time_ns, address;
     const struct mp_model_metadata *said;
@@ -59,7 +59,7 @@ struct writer {
     struct mp_placements placements;
     MP_VEC(struct annotation) annotations; /* a trace's annotations, in its order */
     bool free_stacks;                      /* frees of the trace have stacks of their own */
-    struct mp_map pending;                 /* set of life + 1: lives whose free was requested, and whose memory other
+    struct mp_map pending;                 /* set of life + 1: lives whose free was requested, but whose memory other
                                             * streams use to the end */
     struct mp_pytorch_exported *exported;
 };
@@ -488,7 +488,7 @@ static void put_laid_segments(struct writer *writer, size_t device)
     }
 }
 
-/* The block that is live at the address at the end; NULL: none. */
+/* The block that is live at that address at the end; NULL: none. */
 static const struct mp_pytorch_life *held_at(const struct mp_layout *layout, uint64_t address)
 {
     const struct mp_pytorch_life *lives = layout->lives.all.at;
@@ -575,8 +575,8 @@ static void put_steps(struct writer *writer, uint32_t event, size_t *at)
     }
 }
 
-/* Writes steps and regions. Every end is written with its region's name. The recording's end may have no name, and also
- * closes the regions open inside. */
+/* Writes steps and regions. Every end is written with its region's name. An end may have no name in the recording, and
+ * also closes the regions inside. */
 static void put_annotations(struct writer *writer)
 {
     const struct mp_model *model = writer->model;
@@ -621,7 +621,8 @@ static void put_setting(struct mp_value_out *value, char *setting)
     bool is_true = !strcasecmp(text, "true"), is_number = *text && strspn(text, "+-.0123456789eE") == strlen(text);
     double real = strtod(text, &end);
     is_number = is_number && !*end;
-    bool is_real = strpbrk(text, ".eE") || !strcmp(setting, "garbage_collection_threshold"); /* kept as 0, it was 0.0 */
+    /* Written as 0, but it was 0.0. */
+    bool is_real = strpbrk(text, ".eE") || !strcmp(setting, "garbage_collection_threshold");
     if (*text == '[')
         put_divisions(value, setting, text);
     else if (is_true || !strcasecmp(text, "false"))
@@ -634,7 +635,7 @@ static void put_setting(struct mp_value_out *value, char *setting)
         mp_value_text(value, setting, text);
 }
 
-/* The length of the first setting of "key=value,key=value": a value may have commas, a key has none. */
+/* The length of the first setting of "key=value,key=value": values may have commas, keys do not. */
 static size_t setting_length(const char *settings)
 {
     size_t length = strcspn(settings, ",");

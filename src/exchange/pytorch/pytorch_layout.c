@@ -296,8 +296,8 @@ static void follow_cover(const struct mp_model *model, uint16_t track, const str
         check_life(cover, &layout->lives.all.at[layout->held.at[i]]);
 }
 
-/* Makes segments of the ranges that are live at the end. Ranges that never contained a block belong to others and are
- * left out. Adjacent pieces of an expandable segment become one. */
+/* Makes segments of the ranges that are live at the end. Ranges that never contained a block are another library's, and
+ * are left out. Adjacent pieces of an expandable segment become one. */
 static void take_ranges(const struct mp_model *model, const struct cover *cover)
 {
     struct mp_layout *layout = cover->layout;

@@ -155,7 +155,7 @@ struct course {
     int64_t time_us;                                      /* time of the next entry; never less than the previous
                                                            * entry's */
     uint64_t first_block;                                 /* number of the first block of the base */
-    uint64_t *range_blocks;                               /* the number of each range */
+    uint64_t *range_blocks;                               /* first number of each range */
     uint64_t reserved;
     uint16_t torch, driver; /* tracks */
 };
@@ -483,7 +483,7 @@ static enum mp_status add_strings(struct maker *m)
     return status;
 }
 
-/* Makes the rows. Must run before the strings are written, since rows add strings. */
+/* Makes the rows. Must run before the strings are written, because rows add strings. */
 static void make_rows(struct maker *m)
 {
     struct mp_pytorch_snapshot *s = m->snapshot;

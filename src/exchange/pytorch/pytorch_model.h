@@ -52,7 +52,7 @@ void mp_pytorch_segment_rows(const struct mp_pytorch_records *records, const str
 void mp_pytorch_trace_rows(const struct mp_pytorch_records *records, const struct mp_pytorch_device *device,
                            uint16_t track, struct mp_pytorch_rows *rows);
 
-/* Sentences, as text ids of the records' values: gaps of the file (`limits`) and other remarks (`notes`). `has_times`:
+/* Sentences, as text ids of the records' values: the file's gaps (`limits`) and other remarks (`notes`). `has_times`:
  * the trace has times. */
 struct mp_pytorch_sentences {
     MP_VEC(uint32_t) limits, notes;

@@ -6,10 +6,12 @@
 #include "base/json.h"
 #include "base/words.h"
 
-#define PATH_MOST   4096 /* bytes of a path or a name in a traceback */
-#define NODE_MOST   8192 /* bytes of the texts about a node of a graph */
-#define STACK_MOST  4096
-#define JOINED_MOST (UINT64_C(1) << 26) /* most frames of stacks joined with their forward pass, over all entries */
+#define PATH_MOST  4096 /* bytes of a path or a name in a traceback */
+#define NODE_MOST  8192 /* bytes of the texts about a graph's node */
+#define STACK_MOST 4096
+#define JOINED_MOST                                                                                                    \
+    (UINT64_C(1) << 26) /* most frames of stacks that are joined with their forward pass, over all                     \
+                         * entries */
 
 static const char *const key_names[MP_KEYS] = {
     [MP_KEY_ACTION] = "action",
@@ -157,8 +159,8 @@ static uint32_t read_stack(struct mp_pytorch_records *r, const struct fields *fi
     size_t count;
     const uint64_t *items = mp_values_items(values, list, MP_OBJECT_LIST, &count);
     if (!items) return 0;
-    uint64_t *odd = values->shared ? mp_map_find(&r->odd_stacks, list) : NULL; /* a list that also has items that are no
-                                                                                * frames */
+    /* A list that also has other items than frames. */
+    uint64_t *odd = values->shared ? mp_map_find(&r->odd_stacks, list) : NULL;
     if (odd) return (uint32_t)*odd;
     mp_vec_room_for(&r->scratch, count);
     for (size_t i = 0; i < count; i++) {
@@ -374,8 +376,8 @@ static struct mp_symbol last_line_of(struct mp_pytorch_records *r, uint32_t text
     return line;
 }
 
-/* For generated code PyTorch knows the model's line that it was made from (as Python's traceback). That line replaces
- * the generated file, line and function, if there is one. */
+/* For generated code, PyTorch knows the line of the model from which it was made, as Python's traceback. That line
+ * replaces file, line and function of the generated code. */
 static void use_fx_trace(struct mp_pytorch_records *r, const struct fields *fields, uint32_t *file, uint32_t *name,
                          uint64_t *line)
 {
@@ -421,7 +423,7 @@ static bool make_frame(struct mp_pytorch_records *r, const struct fields *fields
     return true;
 }
 
-/* True if the value is a list of nothing but blocks. */
+/* True if the value is a list of only blocks. */
 static bool has_blocks_alone(struct mp_pytorch_records *r, uint64_t list, bool *is_list)
 {
     size_t count = 0;
@@ -513,7 +515,7 @@ static bool make_record(void *context, struct mp_values *values, const uint64_t 
 {
     static const struct {
         unsigned key;
-        uint64_t also; /* one of these keys must also be there, since a program's own dictionary may have `key` */
+        uint64_t also; /* one of these keys must also be present, as a program's own dictionary may have `key` */
         bool (*make)(struct mp_pytorch_records *, const struct fields *, uint64_t *);
     } makers[] = {{MP_KEY_ACTION, KEY(ADDR) | KEY(DEVICE_FREE) | KEY(SIZE) | KEY(TIME), make_entry},
                   {MP_KEY_FILENAME, KEY(LINE) | KEY(NAME), make_frame},

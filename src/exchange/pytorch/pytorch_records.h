@@ -76,7 +76,7 @@ enum mp_pytorch_action {
     MP_ACTION_OOM,
     MP_ACTION_USER_DEFINED,
     MP_ACTION_ANNOTATE,
-    MP_ACTION_UNKNOWN, /* unknown, or without sense */
+    MP_ACTION_UNKNOWN, /* unknown or invalid */
     MP_ACTIONS
 };
 
@@ -139,8 +139,8 @@ struct mp_pytorch_records {
      * line or stack. `joined` maps a pair of path + 1 and stack to the joined stack. */
     struct mp_map traceback_of, forward_of, last_line_of, odd_stacks, joined;
     uint64_t joined_frames;
-    struct mp_map plain_lists; /* list to 1 if it has nothing but blocks, else 0 */
-    uint64_t again;            /* lists that the file refers to again after they were read */
+    struct mp_map plain_lists; /* list to 1 if it has only blocks, else 0 */
+    uint64_t again;            /* references to lists that were already read */
     uint64_t too_long;         /* stacks that lack their forward pass */
     uint32_t border;           /* the frame "backward of"; MP_NONE: none yet */
     bool any_frames;

@@ -130,7 +130,7 @@ static void on_segment(struct replay *r, uint32_t at, const struct mp_pytorch_en
         each_gap(r, range, at, true);
         return;
     }
-    /* A range that still seems to be live at these addresses was released, and the trace lacks that. */
+    /* A range that still seems live at these addresses was released; the trace lacks its release. */
     struct live_range *live;
     while ((live = find_range(r, range.address, range.address + range.bytes)))
         drop_range(r, at, live, range.address, range.address + range.bytes);
@@ -149,8 +149,8 @@ static void on_alloc(struct replay *r, uint32_t at, uint32_t id, const struct mp
     r->device->allocs++;
 }
 
-/* Keeps the stack of a request to free that its completion does not follow at once. The late completion has the stack
- * of the thread that noticed it, not of the request. */
+/* Keeps the stack of a request to free, if its completion does not follow at once. The late completion has the stack of
+ * the thread that noticed it, not of the request. */
 static void on_request(struct replay *r, uint32_t at, const struct mp_pytorch_entry *entry)
 {
     const struct mp_pytorch_device *device = r->device;

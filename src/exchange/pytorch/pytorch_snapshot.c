@@ -185,7 +185,7 @@ struct loader {
     MP_VEC(struct mp_pytorch_annotation)
     annotations;    /* annotations in lists; dictionaries of the program may look like
                      * annotations */
-    uint64_t taken; /* bits 1 << enum mp_pytorch_key: keys whose list has been read */
+    uint64_t taken; /* bits 1 << enum mp_pytorch_key: keys whose lists have been read */
 };
 
 static struct mp_pytorch_device *find_device(struct loader *l, uint32_t index, bool host)

@@ -50,7 +50,7 @@ struct mp_value_out {
     struct mp_intern texts;
     MP_VEC(uint32_t) text_memos; /* by id in texts: number in the memo + 1 */
     uint32_t *share;             /* where to store the next container's number */
-    int sys_errno;               /* of a write that failed */
+    int sys_errno;               /* errno of a failed write */
 };
 
 /* `out` stays the caller's. *value must not move until it is finished. */

@@ -21,7 +21,7 @@ struct rmm_reader {
     uint16_t track;
 };
 
-/* Reads at most 18 digits at *at, and moves *at after them. */
+/* Reads at most 18 digits at *at, and moves *at behind them. */
 static bool take_number(const char **at, int64_t *number)
 {
     const char *begin = *at;
@@ -126,7 +126,7 @@ static bool take_line(struct rmm_reader *reader, const char *line)
     if (!*line || !strncmp(line, header, sizeof header - 1)) return true;
     if (!parse_line(line, &call, &tid, &dated)) return false;
     call.ns = add_day(reader, call.ns, dated);
-    if (reader->log.calls.count && call.ns < reader->last_ns) { /* the clock ran backwards; keep the log's order */
+    if (reader->log.calls.count && call.ns < reader->last_ns) { /* the clock went back; keeps the log's order */
         call.ns = reader->last_ns;
         reader->backwards++;
     }

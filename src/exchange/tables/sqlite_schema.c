@@ -98,12 +98,12 @@ const char mp_sqlite_indexes[] =
     "CREATE VIEW outstanding_blocks AS SELECT b.*, COALESCE((SELECT r.bytes FROM resizes r WHERE r.block_id = b.id"
     " AND r.event_id < e.end_event ORDER BY r.event_id DESC LIMIT 1), b.bytes) AS bytes_then"
     " FROM blocks b, recording e WHERE b.free_event IS NULL OR b.free_event >= e.end_event;\n"
-    /* The blocks that were allocated in this part, freed since or not. */
+    /* The blocks allocated in this part, freed or not. */
     "CREATE VIEW allocated_blocks AS SELECT b.* FROM blocks b, recording e WHERE b.alloc_event >= e.first_event;\n"
-    /* Sites by their memory at the peak, at the end, and by all that they allocated. */
+    /* Sites by their memory at the peak, at the end, and allocated in all. */
     SITES("peak_sites", "peak_blocks", "b.bytes_then") SITES("outstanding_sites", "outstanding_blocks", "b.bytes_then")
         SITES("allocated_sites", "allocated_blocks", "b.bytes")
-    /* Live bytes of each track after each event; right only without a filter. */
+    /* Live bytes of each track after each event; correct only without a filter. */
     "CREATE VIEW levels AS SELECT t.name AS track, e.id AS event_id, e.time_ns, e.step,"
     " t.start_bytes + SUM(e.delta_bytes) OVER (PARTITION BY e.track_id ORDER BY e.id) AS bytes"
     " FROM events e JOIN tracks t ON t.id = e.track_id WHERE e.delta_bytes IS NOT NULL;\n"

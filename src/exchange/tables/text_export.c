@@ -16,7 +16,7 @@ struct text_export {
     struct mp_stack_lines lines;
     struct mp_buffer folded; /* folded form of the stack `folded_stack` */
     uint32_t folded_stack;
-    unsigned char *written; /* JSON lines: by stack, 1 if it was written */
+    unsigned char *written; /* JSON lines: by stack, 1 if it is written */
 };
 
 /* A cell that a spreadsheet would take for a formula gets an apostrophe in front, which marks it as text. */

@@ -32,7 +32,7 @@ struct mp_peak_sites {
 bool mp_peak_sites_past(struct mp_peak_sites *sites, const struct mp_past_site *past);
 /* A block begins (`blocks` 1), ends (-1) or is resized (0). `bytes`: the change. */
 bool mp_peak_sites_change(struct mp_peak_sites *sites, const struct mp_base_block *block, int64_t bytes, int blocks);
-/* The last change brought the track to its highest level so far. */
+/* Call it when the last change brought the track to its highest level so far. */
 void mp_peak_sites_raise(struct mp_peak_sites *sites, uint16_t track);
 /* A block never seen before has ended. It has lived all the time, so it was live at the peak. */
 bool mp_peak_sites_ended(struct mp_peak_sites *sites, const struct mp_base_block *block, uint64_t bytes);

@@ -182,7 +182,7 @@ static bool is_same(const struct mp_base_block *block, const struct mp_base_bloc
     return block && block->block == listed->block && block->bytes == listed->bytes;
 }
 
-/* A base is right where events were lost: ends the live blocks that it does not list. */
+/* A base is right even if events were lost: ends the live blocks that it does not list. */
 static enum mp_status end_others(struct mp_state *state, struct mp_error *error)
 {
     struct mp_ledger *ledger = &state->ledger;
@@ -224,7 +224,7 @@ static enum mp_status take_base(struct mp_state *state, const struct mp_chunk *c
         else
             status = add_base_block(state, listed, error);
     }
-    for (size_t i = 0; first && i < ledger->tracks.count; i++) /* these blocks lived before everything */
+    for (size_t i = 0; first && i < ledger->tracks.count; i++) /* the base's blocks are older than all events */
         ledger->tracks.at[i].peak_ns = ledger->tracks.at[i].peak_step = 0;
     return status;
 }

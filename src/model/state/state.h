@@ -79,7 +79,7 @@ enum mp_status mp_state_write_base(const struct mp_state *state, struct mp_write
  * regions, as events of the present moment. `marks` are written with these events. */
 enum mp_status mp_state_write(struct mp_state *state, struct mp_writer *writer, const struct mp_ring_mark *marks,
                               size_t mark_count, struct mp_error *error);
-/* Writes events. They must be those that follow the events taken so far. */
+/* Writes events. The events must be those that follow the events taken so far. */
 enum mp_status mp_state_write_events(const struct mp_state *state, struct mp_writer *writer,
                                      const struct mp_event *events, size_t count, const struct mp_ring_mark *marks,
                                      size_t mark_count, struct mp_error *error);

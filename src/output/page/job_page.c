@@ -225,7 +225,7 @@ static void put_site(struct facts *f, const struct mp_job_site *site)
     mp_json_end_array(&f->json);
 }
 
-/* Writes the sites at the peaks, of all kinds of memory. Sites beyond SITES_SHOWN are a count and a sum. */
+/* Writes the sites at the peaks, of all kinds of memory. Sites beyond SITES_SHOWN are given as a count and a sum. */
 static void put_sites(struct facts *f)
 {
     MP_VEC(const struct mp_job_site *) sites = {0};

@@ -120,7 +120,7 @@ static void put_periods(struct mp_json *json, const struct mp_model *model)
     mp_json_end_object(json);
 }
 
-/* The part of the recording that the page shows. */
+/* Writes the part of the recording that the page shows. */
 static void put_cut(struct mp_json *json, const struct mp_page_options *options, const struct mp_page_data *data)
 {
     mp_json_number(json, "from_ns", data->from_ns);

@@ -17,7 +17,7 @@
 /* No browser opens a page with more events. */
 #define MP_PAGE_EVENTS_MAX UINT32_C(100000000)
 
-/* The part that a page shows; the page says what it leaves out. */
+/* The part that a page shows; the page lists what is left out. */
 struct mp_page_cut {
     struct mp_window window;
     const struct mp_filter *filter; /* NULL: every block */

@@ -17,7 +17,7 @@
 enum mp_unit {
     MP_NAME,           /* a text; NULL: null in JSON, empty for people. This unit and the next are left-aligned */
     MP_STRING,         /* the number of one of the model's strings */
-    MP_STRING_OR_NONE, /* the same, but 0 is as NULL above */
+    MP_STRING_OR_NONE, /* the same, but 0 means NULL as above */
     MP_WORD,           /* a number that `word` of the column names */
     MP_TRACK,          /* the number of a track; its id is shown */
     MP_ADDRESS,        /* "0x7f00" */
@@ -89,7 +89,8 @@ struct mp_rows {
     unsigned without, json_without; /* bits of columns that are left out for people (unless chosen), and in JSON */
     unsigned never;                 /* columns with such a bit are left out everywhere */
     unsigned unknown;               /* columns with such a bit have unknown values */
-    const char *shown;              /* names of the columns shown unless the user chose some; NULL: `without` decides */
+    const char *shown;              /* names of the columns to show, unless the user chose some; NULL: `without`
+                                     * decides */
     const char *heading;            /* written before the table, if it has rows; "": an empty line; NULL: nothing */
     const char *word;               /* the title of a column whose title is "group" */
     bool flat;                      /* JSON: each object on one line */

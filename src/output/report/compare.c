@@ -43,7 +43,7 @@ static const char *row_word(const struct mp_comparison *comparison)
     return by_site(comparison) ? "site" : mp_group_name(comparison->view->grouping.by);
 }
 
-/* The recording that shows a site's stack: the later one, if it has the site. */
+/* The recording whose stack of a site is shown: the later one, if it has the site. */
 static enum mp_flame_side side_of(const struct mp_compare_row *row)
 {
     return row->stacks[MP_AFTER] == MP_NONE ? MP_BEFORE : MP_AFTER;

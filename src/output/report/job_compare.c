@@ -12,7 +12,7 @@ static const char *kind_of(const struct mp_job_view *job)
     return mp_model_text(job->model, job->groups.at[0].kind);
 }
 
-/* The job that shows a site's stack: the later one, if it has the site. */
+/* The job whose stack of a site is shown: the later one, if it has the site. */
 static enum mp_flame_side shown_side(const struct mp_job_compare_row *row)
 {
     return row->stacks[MP_AFTER] == MP_NONE ? MP_BEFORE : MP_AFTER;

@@ -76,7 +76,7 @@ static void choose_twins(const struct table *table, struct mp_site_apart *apart)
     free(twins);
 }
 
-/* ---- what no name tells apart ----------------------------------------------------------------------------------- */
+/* ---- equal rows that no name distinguishes ---------------------------------------------------------------------- */
 
 /* A row whose text is not unique. */
 struct like {

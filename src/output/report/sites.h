@@ -52,7 +52,7 @@ void mp_site_modules_text(struct mp_buffer *out, const struct mp_sites *sites, c
 void mp_line_text(struct mp_buffer *out, const struct mp_stack_line *line);
 /* The same for a line that represents its stack: "backward of model.py:31 forward". */
 void mp_headline_text(struct mp_buffer *out, const struct mp_stack_line *line);
-/* The same for a stack: the line of it that says most to a user; "(no stack)" if there is none. */
+/* The same for a stack: its most telling line for a user; "(no stack)" if it is empty. */
 void mp_stack_headline_text(struct mp_buffer *out, const struct mp_model *model, uint32_t stack);
 
 #endif

@@ -5,7 +5,7 @@
 #include "output/report/columns.h"
 #include "output/report/reports.h"
 
-/* The first row shown, of `count`: with a limit the last rows are shown, since recent ones say most. */
+/* The first row shown, of `count`: a limit leaves the last rows, since recent ones say most. */
 static size_t first_shown(size_t count, const struct mp_view *view)
 {
     return view->limit && view->limit < count ? count - view->limit : 0;
