@@ -5,8 +5,7 @@
  * through memprof's own spool, and by the same code into the same file as those of a program started under memprof. One
  * call, on the main thread.
  */
-#ifndef MP_ATTACH_ATTACH_H
-#define MP_ATTACH_ATTACH_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -32,5 +31,3 @@ struct mp_attach_options {
  * the recording, if the program allocated. Any other status: nothing was attached. */
 enum mp_status mp_attach_run(const struct mp_attach_options *options, struct mp_collector_result *result,
                              struct mp_error *error);
-
-#endif

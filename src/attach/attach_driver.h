@@ -1,7 +1,6 @@
 /* Follows the memory that the driver's calls begin and end, as probes see them. It follows the hooks' booking
  * (capture/cuda/booking.h) as far as arguments and results show it. One thread at a time. */
-#ifndef MP_ATTACH_DRIVER_H
-#define MP_ATTACH_DRIVER_H
+#pragma once
 
 #include "attach/attach_probes.h"
 #include "base/map.h"
@@ -24,5 +23,3 @@ void mp_attach_driver_free(struct mp_attach_driver *driver);
 /* Memory that no probe sees, as the end of a sentence. */
 #define MP_ATTACH_UNSEEN                                                                                               \
     "memory of CUDA graphs, of modules and from other processes, and the driver's handles (contexts, streams, events)"
-
-#endif

@@ -4,8 +4,7 @@
  *
  * An event is its head, `python_count` Python frames and `stack_bytes` bytes of the thread's stack from head.sp on.
  */
-#ifndef MP_ATTACH_EVENT_H
-#define MP_ATTACH_EVENT_H
+#pragma once
 
 #include <linux/types.h>
 
@@ -80,5 +79,3 @@ static inline __u64 mp_attach_tag(__u64 name, __u64 file, __u64 lines, __u32 fir
     return name * 0x9fb21c651e98df25ull + file * 0xd6e8feb86659fd93ull + lines * 0xa0761d6478bd642full +
            first_line * 0x1d8e4e27c47d124full;
 }
-
-#endif

@@ -3,8 +3,7 @@
  * registers and stack. They see no Python frames and no results of calls, and every block: there is no sampling. The
  * kernel sets them in each process that maps the file; other processes' events are dropped here. One thread at a time.
  */
-#ifndef MP_ATTACH_PERF_H
-#define MP_ATTACH_PERF_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -29,5 +28,3 @@ void mp_attach_perf_stop(struct mp_attach_perf *perf, uint64_t cookie);
 /* Delivers events in order of time, up to `before_ns` (CLOCK_MONOTONIC). */
 void mp_attach_perf_consume(struct mp_attach_perf *perf, uint64_t before_ns, mp_attach_take *take, void *context);
 uint64_t mp_attach_perf_dropped(const struct mp_attach_perf *perf);
-
-#endif

@@ -1,6 +1,5 @@
 /* The functions with probes, and what their calls say about blocks. */
-#ifndef MP_ATTACH_PROBES_H
-#define MP_ATTACH_PROBES_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -42,5 +41,3 @@ struct mp_attach_fact {
     uint64_t address, bytes, allocated, reserved;
 };
 struct mp_attach_fact mp_attach_fact_of(const struct mp_attach_event *event);
-
-#endif

@@ -1,7 +1,6 @@
 /* Python in the attached process: where its interpreter keeps its frames, and what a code object means. Reads the
  * process's memory. One thread at a time. */
-#ifndef MP_ATTACH_PYTHON_H
-#define MP_ATTACH_PYTHON_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -26,5 +25,3 @@ struct mp_attach_code {
 /* The names and lines of the code object; false if another one has taken its address. */
 bool mp_attach_describe(const struct mp_attach_target *target, const struct mp_attach_interpreter *python,
                         const struct mp_attach_frame *frame, struct mp_attach_code *code);
-
-#endif

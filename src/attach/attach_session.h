@@ -2,8 +2,7 @@
  * The session of an attached program: answers `memprof top` and questions with --pid as the collector of `memprof
  * snapshot` does. One thread at a time.
  */
-#ifndef MP_ATTACH_SESSION_H
-#define MP_ATTACH_SESSION_H
+#pragma once
 
 #include "collect/session/collector_parts.h"
 
@@ -20,5 +19,3 @@ void mp_attach_session_open(struct mp_attach_session *session, struct mp_recordi
 void mp_attach_session_serve(struct mp_attach_session *session);
 /* Waits for files that are being written, and removes everything of the session. Does nothing if zero-initialised. */
 void mp_attach_session_close(struct mp_attach_session *session);
-
-#endif

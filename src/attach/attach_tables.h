@@ -1,7 +1,6 @@
 /* Makes a node of the spool's tables from an event's frames, like the recorder in its own program. One thread at a
  * time. */
-#ifndef MP_ATTACH_TABLES_H
-#define MP_ATTACH_TABLES_H
+#pragma once
 
 #include "attach/attach_python.h"
 #include "base/intern.h"
@@ -28,5 +27,3 @@ uint32_t mp_attach_text(struct mp_attach_tables *tables, const char *text);
 /* UINT16_MAX: no room for another track. */
 uint16_t mp_attach_track(struct mp_attach_tables *tables, const struct mp_wire_track *track);
 void mp_attach_tables_free(struct mp_attach_tables *tables);
-
-#endif

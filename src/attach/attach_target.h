@@ -2,8 +2,7 @@
  * The process to attach to: whether that is possible, which files it has mapped, and how to unwind their code. Reads
  * /proc, the mapped files and the process's memory. Never stops the process. One thread at a time.
  */
-#ifndef MP_ATTACH_TARGET_H
-#define MP_ATTACH_TARGET_H
+#pragma once
 
 #include <elfutils/libdw.h>
 #include <gelf.h>
@@ -87,5 +86,3 @@ size_t mp_attach_unwind_by_libunwind(struct mp_attach_target *target, const stru
  * has left its frame, a return or a jump follows.
  */
 size_t mp_attach_returns(struct mp_attach_module *module, uint64_t address, uint64_t bytes, uint64_t *to, size_t room);
-
-#endif

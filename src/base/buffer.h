@@ -3,8 +3,7 @@
  * program. Elsewhere, as in the collector, a failed growth sets `failed` and drops this and every later append. A
  * writer may therefore append freely and test once at the end. One thread at a time.
  */
-#ifndef MP_BASE_BUFFER_H
-#define MP_BASE_BUFFER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -29,5 +28,3 @@ void mp_buffer_append_text(struct mp_buffer *buffer, const char *text);
 void mp_buffer_printf(struct mp_buffer *buffer, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void mp_buffer_clear(struct mp_buffer *buffer); /* empty again, memory kept, `failed` reset */
 void mp_buffer_free(struct mp_buffer *buffer);
-
-#endif

@@ -1,7 +1,6 @@
 /* Clocks in nanoseconds, read from the kernel (vDSO, else a system call). They are right even in a program where
  * another library replaces clock_gettime(). Never allocates; may be called in the program. */
-#ifndef MP_BASE_CLOCK_H
-#define MP_BASE_CLOCK_H
+#pragma once
 
 #include <stdint.h>
 
@@ -13,5 +12,3 @@ uint64_t mp_clock_monotonic_ns(void);
 
 /* The clock of other tools' traces; only recorded together with the monotonic one. */
 uint64_t mp_clock_realtime_ns(void);
-
-#endif

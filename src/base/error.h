@@ -2,8 +2,7 @@
  * How code below the command line reports failure: a status as the return value, and a sentence in a struct that the
  * caller owns. Never prints or exits. Any thread; the struct belongs to one thread at a time.
  */
-#ifndef MP_BASE_ERROR_H
-#define MP_BASE_ERROR_H
+#pragma once
 
 enum mp_status {
     MP_OK = 0,
@@ -31,5 +30,3 @@ enum mp_status mp_fail(struct mp_error *error, enum mp_status status, const char
 
 /* As mp_fail with MP_IO; appends ": " and the message of errno to the text. */
 enum mp_status mp_fail_errno(struct mp_error *error, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-#endif

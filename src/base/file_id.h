@@ -1,6 +1,5 @@
 /* Identifies a loaded file when its build-id is missing. Never allocates; may be called in the program. */
-#ifndef MP_BASE_FILE_ID_H
-#define MP_BASE_FILE_ID_H
+#pragma once
 
 #include <stdint.h>
 
@@ -12,5 +11,3 @@ struct mp_file_id {
     uint8_t build_id_size; /* 0: none */
     uint8_t build_id[MP_BUILD_ID_MAX];
 };
-
-#endif

@@ -1,6 +1,5 @@
 /* 64-bit mixing and hashing for tables; not for integrity. Never allocates; may be called in the program. */
-#ifndef MP_BASE_HASH_H
-#define MP_BASE_HASH_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -50,5 +49,3 @@ static inline uint64_t mp_hash_bytes(const void *data, size_t length)
     memcpy(&rest, bytes, length);
     return mp_hash_mix(mp_hash_step(hash, rest));
 }
-
-#endif

@@ -2,8 +2,7 @@
  * Interned strings: each distinct text gets a small id, in order of first use. Id 0 is always the empty string.
  * Zero-initialised is ready for use. One thread at a time; returned texts live until mp_intern_free().
  */
-#ifndef MP_BASE_INTERN_H
-#define MP_BASE_INTERN_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -31,5 +30,3 @@ uint32_t mp_intern_find(const struct mp_intern *intern, const char *text, size_t
  * text is added. */
 const char *mp_intern_get(const struct mp_intern *intern, uint32_t id, size_t *length);
 void mp_intern_free(struct mp_intern *intern);
-
-#endif

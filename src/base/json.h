@@ -3,8 +3,7 @@
  * inside an object a key. Strings may hold any bytes: invalid UTF-8 becomes U+FFFD. Numbers are exact 64-bit integers.
  * One thread at a time.
  */
-#ifndef MP_BASE_JSON_H
-#define MP_BASE_JSON_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -43,5 +42,3 @@ void mp_json_quote(struct mp_buffer *out, const char *text, size_t length);
 /* Appends the text of member `key` of a JSON object, which this writer must have made, on one line. False if the object
  * has no such member, or if the member is no text. */
 bool mp_json_member(const char *object, const char *key, struct mp_buffer *out);
-
-#endif

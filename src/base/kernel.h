@@ -4,8 +4,7 @@
  * another event. A failed call returns -1 with errno, as in the C library; but no call is a cancellation point. Never
  * allocates; any thread, in hooks and in signal handlers.
  */
-#ifndef MP_BASE_KERNEL_H
-#define MP_BASE_KERNEL_H
+#pragma once
 
 #include <errno.h>
 #include <stddef.h>
@@ -102,5 +101,3 @@ static inline pid_t mp_getpid(void)
 {
     return (pid_t)mp_syscall(SYS_getpid);
 }
-
-#endif

@@ -2,8 +2,7 @@
  * An open-addressing map from non-zero 64-bit keys to 64-bit values. Zero-initialised is empty. One thread at a time.
  * Pointers into the map are valid until the next insertion or removal.
  */
-#ifndef MP_BASE_MAP_H
-#define MP_BASE_MAP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -29,5 +28,3 @@ uint64_t *mp_map_at(struct mp_map *map, uint64_t key, bool *added) __attribute__
 bool mp_map_remove(struct mp_map *map, uint64_t key, uint64_t *value);
 void mp_map_clear(struct mp_map *map);
 void mp_map_free(struct mp_map *map);
-
-#endif

@@ -2,8 +2,7 @@
  * Which member of a distributed job a process is. Its launcher (torchrun, Slurm, MPI) or its parent (multiprocessing)
  * says so. In a zeroed struct nothing is known. Never allocates; any thread.
  */
-#ifndef MP_BASE_MEMBER_H
-#define MP_BASE_MEMBER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -63,5 +62,3 @@ bool mp_member_same_rank(const struct mp_member *a, const struct mp_member *b);
 
 /* True if the process works for another one, by one of the roles above, and so is not the rank itself. */
 bool mp_member_is_helper(const struct mp_member *member);
-
-#endif

@@ -9,8 +9,7 @@
  *
  * Any thread; the hook is the process's.
  */
-#ifndef MP_BASE_MEMORY_H
-#define MP_BASE_MEMORY_H
+#pragma once
 
 #include <stdarg.h>
 #include <stdbool.h>
@@ -36,5 +35,3 @@ bool mp_memory_can_end(void);
 /* Calls run(context). False if it ran out of memory. Everything that it had allocated is then lost, and the caller must
  * not look at anything that it was building. */
 bool mp_memory_try(void (*run)(void *context), void *context);
-
-#endif

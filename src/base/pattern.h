@@ -3,8 +3,7 @@
  * nineteen "+") may take gigabytes and minutes to compile; a back reference may take as long to match. Both are
  * refused. Pure; any thread.
  */
-#ifndef MP_BASE_PATTERN_H
-#define MP_BASE_PATTERN_H
+#pragma once
 
 #include <regex.h>
 
@@ -13,5 +12,3 @@
 /* Compiles without substrings (REG_NOSUB); free with regfree(). MP_INVALID: *error has the reason, without the text of
  * the expression. */
 enum mp_status mp_pattern_compile(const char *text, regex_t *pattern, struct mp_error *error);
-
-#endif

@@ -4,8 +4,7 @@
  * the sum of all sizes (Horvitz-Thompson). With the mean of 512 KiB, a kept block of 4 KiB counts as 514 KiB, one of 4
  * MiB as 4.0014 MiB. No block counts as less than `mean`. Pure.
  */
-#ifndef MP_BASE_SAMPLING_H
-#define MP_BASE_SAMPLING_H
+#pragma once
 
 #include <stdint.h>
 
@@ -18,5 +17,3 @@ uint64_t mp_sampling_estimate(uint64_t size, uint64_t mean);
 double mp_sampling_size(uint64_t estimate, uint64_t mean);
 /* A kept block's share in the estimated variance of a sum of estimates: size^2 (1 - p) / p^2. */
 double mp_sampling_variance(uint64_t estimate, uint64_t mean);
-
-#endif

@@ -1,6 +1,5 @@
 /* Binary search. */
-#ifndef MP_BASE_SEARCH_H
-#define MP_BASE_SEARCH_H
+#pragma once
 
 #include <stddef.h>
 
@@ -18,5 +17,3 @@
         }                                                                                                              \
         low_;                                                                                                          \
     })
-
-#endif

@@ -1,8 +1,7 @@
 /*
  * Functions whose calls are steps (--step-at). A call's step event has the name "FILE:FUNCTION". Pure; never allocates.
  */
-#ifndef MP_BASE_STEP_FUNCTION_H
-#define MP_BASE_STEP_FUNCTION_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -13,5 +12,3 @@
 bool mp_step_function_means(const char *asked, const char *called);
 /* True if a Python file belongs to Python or to an installed package. */
 bool mp_is_library_file(const char *file);
-
-#endif

@@ -13,8 +13,7 @@
  * The steps of a recording are those of the strongest kind that it has. The first step of a stronger kind therefore
  * makes all steps counted before void. Pure; one thread at a time.
  */
-#ifndef MP_BASE_STEP_RULE_H
-#define MP_BASE_STEP_RULE_H
+#pragma once
 
 #include <regex.h>
 #include <stdbool.h>
@@ -75,5 +74,3 @@ uint64_t mp_step_rule_steps(const struct mp_step_rule *rule);
  * comes. */
 void mp_step_rule_only_asked(struct mp_step_rule *rule);
 void mp_step_rule_close(struct mp_step_rule *rule);
-
-#endif

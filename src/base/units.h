@@ -1,6 +1,5 @@
 /* Bytes, times and shares as people read them. Pure; any thread. */
-#ifndef MP_BASE_UNITS_H
-#define MP_BASE_UNITS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -22,5 +21,3 @@ char *mp_format_count(char *to, uint64_t count);
 bool mp_parse_bytes(const char *text, uint64_t *bytes);
 /* "1.5s", "200ms", "3us", "10ns", "2min", "1h"; a bare number is seconds. */
 bool mp_parse_duration(const char *text, uint64_t *ns);
-
-#endif

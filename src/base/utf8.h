@@ -1,6 +1,5 @@
 /* Bytes of unknown origin as UTF-8. Pure; inline. */
-#ifndef MP_BASE_UTF8_H
-#define MP_BASE_UTF8_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -46,5 +45,3 @@ static inline bool mp_utf8_is_hidden(uint32_t point)
         if (point >= hidden[i].first && point <= hidden[i].last) return true;
     return false;
 }
-
-#endif

@@ -2,8 +2,7 @@
  * LEB128 integers and zig-zag, as in Protocol Buffers' wire format. Inline: they are the inner loop of reading and
  * writing events.
  */
-#ifndef MP_BASE_VARINT_H
-#define MP_BASE_VARINT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -57,5 +56,3 @@ static inline bool mp_varint_get(const unsigned char **at, const unsigned char *
     }
     return false;
 }
-
-#endif

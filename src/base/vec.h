@@ -6,8 +6,7 @@
  * and leave the array unchanged on failure, for code that must go on. mp_vec_add() and its like end the program through
  * base/memory.h.
  */
-#ifndef MP_BASE_VEC_H
-#define MP_BASE_VEC_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -70,5 +69,3 @@ static inline void mp_vec_room_(void **at, size_t *room, size_t need, size_t eac
     ((total) > (vec)->count ? mp_vec_room_for(vec, (total) - (vec)->count) : (void)0, (void)mp_vec_extend(vec, total))
 
 #define mp_vec_free(vec) (free((vec)->at), (vec)->at = NULL, (vec)->count = (vec)->room = 0)
-
-#endif

@@ -3,8 +3,7 @@
  * snapshot files and in the spool, so they never change; new ones are added at the end. Never allocates; may be called
  * in the program.
  */
-#ifndef MP_BASE_WORDS_H
-#define MP_BASE_WORDS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -202,5 +201,3 @@ bool mp_track_is_of_addresses(unsigned layer, const char *name);
 /* Signals as people write them, without "SIG"; NULL for a number without a name of its own (a real-time signal). glibc
  * has sigabbrev_np() only since 2.32. */
 const char *mp_signal_name(unsigned number);
-
-#endif

@@ -1,6 +1,5 @@
 /* A command of memprof: one file, one of these, one line in commands.c. */
-#ifndef MP_CLI_COMMAND_H
-#define MP_CLI_COMMAND_H
+#pragma once
 
 #include "cli/messages.h"
 #include "cli/options.h"
@@ -33,5 +32,3 @@ const char *mp_command_option_help(const struct mp_command *command, enum mp_opt
 bool mp_command_takes(const struct mp_command *command, enum mp_option option);
 /* Reports that there is no such command, and suggests the nearest one; returns MP_EXIT_USAGE. */
 int mp_command_unknown(const char *name);
-
-#endif

@@ -2,8 +2,7 @@
  * The form in which commands write tables for people: text, or a document (--format, the ending of -o), and the columns
  * that the user chose (--columns).
  */
-#ifndef MP_CLI_FORM_H
-#define MP_CLI_FORM_H
+#pragma once
 
 #include "cli/command.h"
 #include "output/form/document.h"
@@ -18,5 +17,3 @@ int mp_form_open(const struct mp_invocation *invocation, bool job, struct mp_buf
                  struct mp_document *document);
 /* Ends the document, if one was begun. */
 void mp_form_close(struct mp_document *document);
-
-#endif

@@ -1,6 +1,5 @@
 /* Help, manual and completion, all from the tables of commands and options. Each returns an exit status. */
-#ifndef MP_CLI_HELP_H
-#define MP_CLI_HELP_H
+#pragma once
 
 #include "base/buffer.h"
 #include "cli/command.h"
@@ -11,5 +10,3 @@ int mp_help_version(void);
 
 void mp_manual_write(struct mp_buffer *out);     /* roff, for man(1) */
 void mp_completion_write(struct mp_buffer *out); /* for bash */
-
-#endif

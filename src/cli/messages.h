@@ -1,6 +1,5 @@
 /* Messages on stderr, and the exit statuses. One thread. */
-#ifndef MP_CLI_MESSAGES_H
-#define MP_CLI_MESSAGES_H
+#pragma once
 
 #include <limits.h>
 #include <stdint.h>
@@ -28,5 +27,3 @@ const char *mp_nearest(const char *name, const char *const *names);
 
 /* "1 event was" or "12 events were", until the next call. */
 const char *mp_dropped_events(uint64_t count);
-
-#endif

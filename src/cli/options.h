@@ -2,8 +2,7 @@
  * The one table of options: help, manual, completion, settings and parsing all read it. A command lists the options it
  * takes by their ids; every command takes --help and --config.
  */
-#ifndef MP_CLI_OPTIONS_H
-#define MP_CLI_OPTIONS_H
+#pragma once
 
 #include <limits.h>
 #include <stdbool.h>
@@ -147,5 +146,3 @@ static inline bool mp_given(const struct mp_invocation *invocation, enum mp_opti
 {
     return invocation->value[option];
 }
-
-#endif

@@ -2,8 +2,7 @@
  * A command's output: stdout, or a file that appears whole under its name or not at all. A failed write, even at the
  * very end, is noticed and reported. One output at a time; one thread.
  */
-#ifndef MP_CLI_OUTPUT_FILE_H
-#define MP_CLI_OUTPUT_FILE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -37,5 +36,3 @@ int mp_output_buffer(const struct mp_invocation *invocation, const struct mp_buf
 
 /* Removes an unfinished output file, as a signal does. */
 void mp_output_take_back(void);
-
-#endif

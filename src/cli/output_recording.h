@@ -1,6 +1,5 @@
 /* Writes a model as a new recording to the file that -o names. */
-#ifndef MP_CLI_OUTPUT_RECORDING_H
-#define MP_CLI_OUTPUT_RECORDING_H
+#pragma once
 
 #include "cli/options.h"
 #include "model/model.h"
@@ -11,5 +10,3 @@ int mp_output_recording_load(const struct mp_invocation *invocation, struct mp_m
 /* The check alone. */
 int mp_output_recording_check(const struct mp_invocation *invocation);
 int mp_output_recording(const struct mp_invocation *invocation, struct mp_model *model);
-
-#endif

@@ -1,7 +1,6 @@
 /* A line on the terminal while a file is being read, or other work done, for longer than a second. One at a time; main
  * thread. */
-#ifndef MP_CLI_PROGRESS_H
-#define MP_CLI_PROGRESS_H
+#pragma once
 
 #include "cli/options.h"
 
@@ -15,5 +14,3 @@ void mp_progress_report(void *context, size_t done, size_t of);
 bool mp_progress_valid(const struct mp_invocation *invocation);
 /* Removes the line. Call it before anything else is written to stderr. */
 void mp_progress_end(void);
-
-#endif

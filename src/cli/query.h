@@ -1,8 +1,7 @@
 /*
  * Steps shared by all commands that read a recording: from options to query, from file to model, from result to output.
  */
-#ifndef MP_CLI_QUERY_H
-#define MP_CLI_QUERY_H
+#pragma once
 
 #include "cli/command.h"
 #include "cli/form.h"
@@ -57,5 +56,3 @@ int mp_query_limit(const struct mp_invocation *invocation, size_t *limit);
 /* Sets `*color` to true if --color, or else the terminal, asks for colours. Returns an exit status, after a message
  * if it is not 0. */
 int mp_query_color(const struct mp_invocation *invocation, bool *color);
-
-#endif

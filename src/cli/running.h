@@ -1,6 +1,5 @@
 /* Shared by the commands that ask the memprof of a running program (--pid). */
-#ifndef MP_CLI_RUNNING_H
-#define MP_CLI_RUNNING_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -17,5 +16,3 @@ int mp_running_ask(struct mp_invocation *invocation, bool holders, int *fd);
 
 /* `memprof snapshot --pid`: writes a running program's recording so far to the file of -o. Returns an exit status. */
 int mp_running_snapshot(const struct mp_invocation *invocation);
-
-#endif

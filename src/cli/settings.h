@@ -1,6 +1,5 @@
 /* Settings not given on the command line: from the file of --config, then from the variable MEMPROF_CONF. */
-#ifndef MP_CLI_SETTINGS_H
-#define MP_CLI_SETTINGS_H
+#pragma once
 
 #include "cli/options.h"
 
@@ -9,5 +8,3 @@ int mp_settings_take(struct mp_invocation *invocation);
 
 /* For a command that could not use a value: prints the origin of each value that came from a setting. */
 void mp_settings_name_origins(const struct mp_invocation *invocation);
-
-#endif

@@ -1,6 +1,5 @@
 /* Runs a command at several values to measure its memory: `memprof size --probe`. Main thread. */
-#ifndef MP_CLI_SIZE_PROBING_H
-#define MP_CLI_SIZE_PROBING_H
+#pragma once
 
 #include <signal.h>
 #include <stdbool.h>
@@ -38,5 +37,3 @@ void mp_probing_print_tail(const char *log);
 void mp_probing_end(struct mp_probing *probing);
 /* Removes the folder, if it still exists. For code that ends the process at once. */
 void mp_probing_take_back(void);
-
-#endif

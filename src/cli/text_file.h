@@ -1,6 +1,5 @@
 /* Small files that a user wrote: settings, rules, suppressions. */
-#ifndef MP_CLI_TEXT_FILE_H
-#define MP_CLI_TEXT_FILE_H
+#pragma once
 
 #include <stdio.h>
 
@@ -14,5 +13,3 @@ enum mp_status mp_text_file_open(const char *path, FILE **file, struct mp_error 
 /* Reads the whole file, with a NUL behind it, into the empty buffer `text`, which the caller frees, even after a
  * failure. MP_IO; MP_INVALID if the file has a byte 0, or more than 1 MiB, which nobody writes by hand. */
 enum mp_status mp_text_file_read(const char *path, struct mp_buffer *text, struct mp_error *error);
-
-#endif

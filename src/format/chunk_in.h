@@ -1,8 +1,7 @@
 /*
  * Takes one chunk of a file apart: its meta and its columns, checked and bounded. One thread at a time.
  */
-#ifndef MP_FORMAT_CHUNK_IN_H
-#define MP_FORMAT_CHUNK_IN_H
+#pragma once
 
 #include <zstd.h>
 
@@ -41,5 +40,3 @@ size_t mp_chunk_in_count(const struct mp_chunk_in *in, const char *name);
 const struct mp_column *mp_chunk_in_column(const struct mp_chunk_in *in, const char *name, size_t count);
 /* As mp_column_decode() of that column; false also if it does not have `count` values. */
 bool mp_chunk_in_decode(const struct mp_chunk_in *in, const char *name, size_t count, void *to, unsigned bits);
-
-#endif

@@ -1,8 +1,7 @@
 /*
  * Makes one chunk of a file: the caller adds columns, then the whole becomes bytes. One thread at a time.
  */
-#ifndef MP_FORMAT_CHUNK_OUT_H
-#define MP_FORMAT_CHUNK_OUT_H
+#pragma once
 
 #include <zstd.h>
 
@@ -37,5 +36,3 @@ enum mp_status mp_chunk_out_finish(struct mp_chunk_out *out, enum mp_chunk_kind 
 
 /* Gives a finished chunk another sequence number. */
 void mp_chunk_renumber(unsigned char *chunk, size_t size, uint32_t sequence);
-
-#endif

@@ -10,8 +10,7 @@
  *     planes    e8 e8 f8 08  03 03 03 04            lowest bytes 0xe8, 0xe8, 0xf8, 0x08; then the next ones
  *     constant  e8 07                               only if all four were 1000
  */
-#ifndef MP_FORMAT_COLUMN_H
-#define MP_FORMAT_COLUMN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -50,5 +49,3 @@ enum mp_encoding mp_column_encode(struct mp_buffer *to, const uint64_t *values, 
 /* Decodes all of a column's values, each at most UINT64_MAX >> (64 - bits). False if the bytes do not decode to such
  * values. `to` has room for column->count elements of `bits` bits (8, 16, 32 or 64). */
 bool mp_column_decode(const struct mp_column *column, void *to, unsigned bits);
-
-#endif

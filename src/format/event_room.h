@@ -1,6 +1,5 @@
 /* Columns with room for as many events as one chunk can have. Pure; one thread at a time. */
-#ifndef MP_FORMAT_EVENT_ROOM_H
-#define MP_FORMAT_EVENT_ROOM_H
+#pragma once
 
 #include "format/reader.h"
 
@@ -27,5 +26,3 @@ static inline struct mp_event_columns mp_event_room_columns(const struct mp_even
     return (struct mp_event_columns){.count = events->count, MP_EVENT_FIELDS(MP_EVENT_SHOW, MP_EVENT_SHOW)};
 #undef MP_EVENT_SHOW
 }
-
-#endif

@@ -2,8 +2,7 @@
  * Turns events into columns of one chunk and back. Decoding needs nothing outside the chunk. docs/FORMAT.md describes
  * the columns and how they fit together. One thread at a time.
  */
-#ifndef MP_FORMAT_EVENTS_H
-#define MP_FORMAT_EVENTS_H
+#pragma once
 
 #include "format/chunk_in.h"
 #include "format/chunk_out.h"
@@ -57,5 +56,3 @@ void mp_events_in_free(struct mp_events_in *in);
  * contradicts itself or has an id that does not exist. */
 bool mp_events_decode(struct mp_events_in *in, const struct mp_chunk_in *chunk, const struct mp_table_counts *counts,
                       uint64_t *next_block, struct mp_event_columns *columns);
-
-#endif

@@ -3,8 +3,7 @@
  * stacks are ids of its stacks. Processes are indices into the rows of processes. Unknown numbers are MP_NONE, or
  * MP_BYTES_UNKNOWN if they have 64 bits.
  */
-#ifndef MP_FORMAT_JOB_H
-#define MP_FORMAT_JOB_H
+#pragma once
 
 #include <stdint.h>
 
@@ -114,5 +113,3 @@ struct mp_job_trouble {
     uint32_t path, text;
     uint8_t kind; /* enum mp_job_trouble_kind */
 };
-
-#endif

@@ -2,8 +2,7 @@
  * The agreement between writer and reader of a snapshot file, apart from the columns: constants, bounds, and the facts
  * in a chunk's meta map. docs/FORMAT.md describes the same for other programs.
  */
-#ifndef MP_FORMAT_LAYOUT_H
-#define MP_FORMAT_LAYOUT_H
+#pragma once
 
 #include <endian.h>
 #include <stdbool.h>
@@ -93,5 +92,3 @@ static inline uint64_t mp_get_be64(const unsigned char *from)
     memcpy(&value, from, 8);
     return be64toh(value);
 }
-
-#endif

@@ -2,8 +2,7 @@
  * msgpack-c allocates as much as the head of an array or a map promises, before it has seen the elements. Call
  * mp_msgpack_length() before unpacking bytes of a file. Pure; any thread.
  */
-#ifndef MP_FORMAT_MSGPACK_BOUND_H
-#define MP_FORMAT_MSGPACK_BOUND_H
+#pragma once
 
 #include <msgpack.h>
 #include <stdbool.h>
@@ -16,5 +15,3 @@ size_t mp_msgpack_length(const unsigned char *data, size_t size);
 const msgpack_object *mp_msgpack_get(const msgpack_object *map, const char *key);
 /* Reads the non-negative integer under `key`, 0 if it is absent. False if the value is anything else. */
 bool mp_msgpack_uint(const msgpack_object *map, const char *key, uint64_t *value);
-
-#endif

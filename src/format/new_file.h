@@ -3,8 +3,7 @@
  * replaces a file that the rule protects. It is written in its final folder under an unguessable name, and renamed at
  * the end. Pipes and devices are written in place. One thread at a time.
  */
-#ifndef MP_FORMAT_NEW_FILE_H
-#define MP_FORMAT_NEW_FILE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -50,5 +49,3 @@ void mp_new_file_close(struct mp_new_file *file);
 
 /* Removes `path` if it is still the file (or socket) with this device and inode. */
 void mp_new_file_remove(const char *path, dev_t device, ino_t inode);
-
-#endif

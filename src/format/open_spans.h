@@ -1,8 +1,7 @@
 /*
  * The regions that are open at the current event of a file, by the rules of model/spans.h. One thread at a time.
  */
-#ifndef MP_FORMAT_OPEN_SPANS_H
-#define MP_FORMAT_OPEN_SPANS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -27,5 +26,3 @@ bool mp_open_spans_begin(struct mp_open_spans *open, const struct mp_event *even
 /* Takes a region's end. Closes the thread's innermost region of that name (0: of any name), and all regions begun
  * inside it. */
 void mp_open_spans_end(struct mp_open_spans *open, const struct mp_event *event);
-
-#endif

@@ -3,8 +3,7 @@
  * file's size bounds every length, and each table's size bounds the ids of its entries. An event or node with an id
  * beyond that is damage. One thread at a time.
  */
-#ifndef MP_FORMAT_READER_H
-#define MP_FORMAT_READER_H
+#pragma once
 
 #include "base/error.h"
 #include "format/job.h"
@@ -167,5 +166,3 @@ enum mp_status mp_reader_next(struct mp_reader *reader, struct mp_chunk *chunk, 
 /* The damage found so far; complete once mp_reader_next() has returned MP_NOT_FOUND. */
 const struct mp_damage *mp_reader_damage(const struct mp_reader *reader);
 void mp_reader_close(struct mp_reader *reader);
-
-#endif

@@ -3,8 +3,7 @@
  * allocator soon reuses freed addresses. "The third newest" then takes one byte, and the address itself would take
  * five. At most MP_RECENT entries; a new entry pushes out the oldest. Pure; any thread.
  */
-#ifndef MP_FORMAT_RECENT_H
-#define MP_FORMAT_RECENT_H
+#pragma once
 
 #include <stdint.h>
 #include <string.h>
@@ -51,5 +50,3 @@ static inline uint32_t mp_recent_rank(const struct mp_recent *recent, uint16_t v
         rank++;
     return rank;
 }
-
-#endif

@@ -7,8 +7,7 @@
  * 0 is the empty stack, module 0 is "unknown". Times are nanoseconds of CLOCK_MONOTONIC since
  * mp_recording_start.monotonic_ns.
  */
-#ifndef MP_FORMAT_RECORDING_H
-#define MP_FORMAT_RECORDING_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -310,5 +309,3 @@ struct mp_exit {
 #define MP_STILL_RUNNING "still running"
 /* The whole mp_exit.text of a snapshot. A later recording of the same process begins with the same events. */
 #define MP_SNAPSHOT_RUNNING MP_STILL_RUNNING " when the snapshot was taken"
-
-#endif

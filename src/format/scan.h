@@ -2,8 +2,7 @@
  * Finds the chunks of a file by their bytes, and skips damage. Reads with pread(), not mmap(): if the file shrinks
  * meanwhile, it counts as cut, and no SIGBUS is raised. One thread at a time.
  */
-#ifndef MP_FORMAT_SCAN_H
-#define MP_FORMAT_SCAN_H
+#pragma once
 
 #include "base/error.h"
 #include "base/vec.h"
@@ -32,5 +31,3 @@ void mp_scan_close(struct mp_scan *scan); /* leaves fd open */
 
 /* Reads up to size bytes at offset; fewer only at the end of the file. -1: see errno. */
 ssize_t mp_read_at(int fd, void *to, size_t size, uint64_t offset);
-
-#endif

@@ -1,8 +1,7 @@
 /*
  * A caching allocator's segments by track and address. Any thread; may not be called in the program.
  */
-#ifndef MP_FORMAT_SEGMENTS_H
-#define MP_FORMAT_SEGMENTS_H
+#pragma once
 
 #include "format/recording.h"
 
@@ -12,5 +11,3 @@ const struct mp_segment **mp_segments_sorted(const struct mp_segment *segments, 
 /* The sorted segment of the track that contains the address; NULL: none. */
 const struct mp_segment *mp_segment_at(const struct mp_segment *const *sorted, size_t count, uint16_t track,
                                        uint64_t address);
-
-#endif

@@ -1,6 +1,5 @@
 /* The first object of a snapshot file: facts that are known when the file is created. One thread at a time. */
-#ifndef MP_FORMAT_START_H
-#define MP_FORMAT_START_H
+#pragma once
 
 #include "base/buffer.h"
 #include "base/error.h"
@@ -22,5 +21,3 @@ bool mp_start_begins(const unsigned char *data, size_t size);
 enum mp_status mp_start_parse(const unsigned char *data, size_t size, struct mp_start_owned *owned, size_t *length,
                               struct mp_error *error);
 void mp_start_free(struct mp_start_owned *owned);
-
-#endif

@@ -2,8 +2,7 @@
  * The tables of a snapshot file whose rows are C structures. Writer and reader use one description of each table. Pure;
  * any thread.
  */
-#ifndef MP_FORMAT_TABLES_H
-#define MP_FORMAT_TABLES_H
+#pragma once
 
 #include "base/error.h"
 #include "format/column.h"
@@ -73,5 +72,3 @@ bool mp_table_check(const struct mp_field *field, const uint64_t *values, size_t
                     const struct mp_table_counts *counts, size_t *bad);
 /* The opposite of gather. The values must fit the field's width. */
 void mp_table_scatter(const struct mp_field *field, void *rows, size_t row, size_t count, const uint64_t *from);
-
-#endif

@@ -13,8 +13,7 @@
  * After a failed write the file is truncated to its last whole chunk, and every later call fails with the same error
  * (MP_IO; its sentence does not name the file).
  */
-#ifndef MP_FORMAT_WRITER_H
-#define MP_FORMAT_WRITER_H
+#pragma once
 
 #include "base/error.h"
 #include "format/reader.h"
@@ -133,5 +132,3 @@ enum mp_status mp_writer_copy(struct mp_writer *writer, const struct mp_written 
 enum mp_status mp_writer_finish(struct mp_writer *writer, struct mp_error *error);
 /* Closes the file without finishing it (a cut file) and frees the writer. Ignores NULL. */
 void mp_writer_abandon(struct mp_writer *writer);
-
-#endif

@@ -1,6 +1,5 @@
 /* Shared by the writer's own files: writer.c writes chunks, writer_copy.c copies those of another file. */
-#ifndef MP_FORMAT_WRITER_STATE_H
-#define MP_FORMAT_WRITER_STATE_H
+#pragma once
 
 #include "base/vec.h"
 #include "format/chunk_out.h"
@@ -25,5 +24,3 @@ struct mp_writer {
 enum mp_status mp_writer_failure(const struct mp_writer *writer, struct mp_error *error);
 /* Writes all `size` bytes. If that fails, truncates the file to its former length. */
 enum mp_status mp_writer_put(struct mp_writer *writer, const void *data, size_t size, struct mp_error *error);
-
-#endif

@@ -10,8 +10,7 @@
  *
  * One thread at a time.
  */
-#ifndef MP_MODEL_BUILDER_H
-#define MP_MODEL_BUILDER_H
+#pragma once
 
 #include "base/error.h"
 #include "format/reader.h"
@@ -27,5 +26,3 @@ enum mp_status mp_builder_add(struct mp_builder *builder, const struct mp_chunk 
 void mp_builder_finish(struct mp_builder *builder, const struct mp_damage *damage, uint64_t file_bytes,
                        struct mp_model **model);
 void mp_builder_free(struct mp_builder *builder);
-
-#endif

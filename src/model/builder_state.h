@@ -1,7 +1,6 @@
 /* The builder's data, shared by its files: builder.c has tables and lifetimes, builder_events.c events and bases.
  * Private. */
-#ifndef MP_MODEL_BUILDER_STATE_H
-#define MP_MODEL_BUILDER_STATE_H
+#pragma once
 
 #include "base/map.h"
 #include "model/builder.h"
@@ -74,5 +73,3 @@ uint32_t mp_builder_string(const struct mp_builder *builder, uint32_t id);
 /* Rows of a job, of kinds from MP_CHUNK_JOB_PROCESSES on: add them; true if all ids in them exist. */
 void mp_builder_add_job(struct mp_builder *builder, const struct mp_chunk *chunk);
 bool mp_builder_knows_job(struct mp_builder *builder, const struct mp_chunk *chunk);
-
-#endif

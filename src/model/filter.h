@@ -6,8 +6,7 @@
  * the block's last label: its part in training (`none` without a label) and its name. No comparison picks a block of
  * unknown size. A block without a module, region, category or label has the empty text.
  */
-#ifndef MP_MODEL_FILTER_H
-#define MP_MODEL_FILTER_H
+#pragma once
 
 #include "base/error.h"
 #include "model/model.h"
@@ -28,5 +27,3 @@ enum mp_status mp_filter_make(const struct mp_model *model, const char *text,
 /* True if the filter picks a block; NULL picks every block. */
 bool mp_filter_picks(const struct mp_filter *filter, uint32_t block);
 void mp_filter_free(struct mp_filter *filter);
-
-#endif

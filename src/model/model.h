@@ -4,8 +4,7 @@
  *
  * About 16 bytes per event and 30 bytes per block, 4 more if modules are known.
  */
-#ifndef MP_MODEL_MODEL_H
-#define MP_MODEL_MODEL_H
+#pragma once
 
 #include "base/error.h"
 #include "base/intern.h"
@@ -245,5 +244,3 @@ static inline uint64_t mp_model_sample_of(const struct mp_model *model, uint16_t
 bool mp_model_incomplete(const struct mp_model *model);
 /* True if a limit left something out: the recording is not complete, but nothing went wrong. */
 bool mp_model_limited(const struct mp_model *model);
-
-#endif

@@ -2,8 +2,7 @@
  * Paths of a network's modules for people: without the root's name if all paths share it, and several paths as one
  * pattern. Pure.
  */
-#ifndef MP_MODEL_MODULE_PATH_H
-#define MP_MODEL_MODULE_PATH_H
+#pragma once
 
 #include "base/buffer.h"
 #include "model/model.h"
@@ -19,5 +18,3 @@ const char *mp_module_of_block(const struct mp_model *model, size_t root, uint32
 /* Extends a pattern so that it fits one more path: numbers between dots that differ become `*`. False, and the pattern
  * is unchanged, if anything else differs. An empty pattern becomes the path. */
 bool mp_module_pattern_add(struct mp_buffer *pattern, const char *path);
-
-#endif

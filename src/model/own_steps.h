@@ -12,8 +12,7 @@
  * For instance, threads a and b begin the steps a1 b2 b3 a4, and a allocates once more after b3 began: that block is
  * born in step 1, which ends there.
  */
-#ifndef MP_MODEL_OWN_STEPS_H
-#define MP_MODEL_OWN_STEPS_H
+#pragma once
 
 #include "base/vec.h"
 #include "model/spans.h"
@@ -43,5 +42,3 @@ uint32_t mp_own_step_of(struct mp_own_steps *own, uint32_t event, uint32_t *end)
 /* True if steps overlap, so that a later block may belong to an earlier step. */
 bool mp_own_steps_overlap(const struct mp_own_steps *own);
 void mp_own_steps_close(struct mp_own_steps *own);
-
-#endif

@@ -4,8 +4,7 @@
  * FILE:LINE" (native frames without a file: "FUNCTION LIBRARY"; "?" for an unknown function). The first rule that fits
  * any frame of a stack counts. Pure.
  */
-#ifndef MP_MODEL_RULES_H
-#define MP_MODEL_RULES_H
+#pragma once
 
 #include <regex.h>
 
@@ -45,5 +44,3 @@ uint32_t mp_rules_find(const struct mp_rules *rules, const char *text);
 /* The index of the first rule that fits any line of a frame. `scratch`: memory for the lines' texts. */
 uint32_t mp_rules_find_frame(const struct mp_rules *rules, const struct mp_model *model, uint32_t frame,
                              struct mp_buffer *scratch);
-
-#endif

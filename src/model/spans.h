@@ -4,8 +4,7 @@
  * closes the thread's innermost open region of that name (without a name: the innermost), and all that were opened
  * inside it. Pure.
  */
-#ifndef MP_MODEL_SPANS_H
-#define MP_MODEL_SPANS_H
+#pragma once
 
 #include "model/model.h"
 
@@ -68,5 +67,3 @@ void mp_regions_at(const struct mp_model *model, uint32_t moment, struct mp_open
  * was none, or if the block is in the base. The caller frees the array. */
 uint32_t *mp_regions_of_births(const struct mp_model *model);
 void mp_open_regions_free(struct mp_open_regions *open);
-
-#endif

@@ -2,8 +2,7 @@
  * Stacks as lines of source, innermost first: native frames with the frames inlined into them, and Python frames. The
  * model owns the texts. Pure; any thread.
  */
-#ifndef MP_MODEL_STACK_H
-#define MP_MODEL_STACK_H
+#pragma once
 
 #include "base/buffer.h"
 #include "base/error.h"
@@ -80,5 +79,3 @@ bool mp_graph_node_part(const struct mp_model *model, uint32_t more, enum mp_gra
                         struct mp_buffer *out);
 /* Appends all parts: "relu_1 call_function aten.relu.default". */
 bool mp_graph_node_text(const struct mp_model *model, uint32_t more, struct mp_buffer *out);
-
-#endif

@@ -7,8 +7,7 @@
  *
  * Pure.
  */
-#ifndef MP_MODEL_STEPS_INFER_H
-#define MP_MODEL_STEPS_INFER_H
+#pragma once
 
 #include "model/spans.h"
 
@@ -20,5 +19,3 @@ void mp_steps_find(const struct mp_model *model, struct mp_steps *steps);
 /* The place in a model where mp_steps_find() stores the steps. Without it, every call finds them anew. */
 struct mp_model_steps *mp_model_steps_new(void);
 void mp_model_steps_free(struct mp_model_steps *known);
-
-#endif

@@ -25,8 +25,7 @@
  * loop has no whole rounds. Lines 10, 11 and 12 are in one function and have equally many rounds. At line 10 the fewest
  * blocks are live, since backward has freed the activations. A step begins each time at line 10.
  */
-#ifndef MP_MODEL_STEPS_LOOP_H
-#define MP_MODEL_STEPS_LOOP_H
+#pragma once
 
 #include "model/spans.h"
 
@@ -47,5 +46,3 @@ const struct mp_model_line *mp_loop_line(const struct mp_model *model, uint32_t 
  * of networks, optimizers or data loaders. */
 bool mp_loop_is_forward(const struct mp_model *model, const struct mp_model_line *line);
 bool mp_loop_is_outside(const struct mp_model *model, const struct mp_model_line *line);
-
-#endif

@@ -22,12 +22,9 @@
  * recordings of tests/leakbench/check_recordings.py and have not been measured one by one. All others bound time and
  * memory.
  */
-#ifndef MP_MODEL_STEPS_PERIOD_H
-#define MP_MODEL_STEPS_PERIOD_H
+#pragma once
 
 #include "model/spans.h"
 
 /* Adds the steps; none if there is no period. */
 void mp_period_find(const struct mp_model *model, bool host, struct mp_steps *steps);
-
-#endif

@@ -1,6 +1,5 @@
 /* The names of tracks ("cuda:0/torch"), and the tracks that a question without a track means. Pure. */
-#ifndef MP_MODEL_TRACK_H
-#define MP_MODEL_TRACK_H
+#pragma once
 
 #include "model/model.h"
 
@@ -39,5 +38,3 @@ bool mp_track_is_range(const struct mp_model *model, const struct mp_track_memor
  * device, the lower layer's blocks are its segments. The driver's address space is no memory. The caller frees the
  * array. */
 unsigned char *mp_tracks_meant(const struct mp_model *model, uint16_t track);
-
-#endif

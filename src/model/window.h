@@ -1,6 +1,5 @@
 /* A part of a recording, between two times that the user gave. Pure. */
-#ifndef MP_MODEL_WINDOW_H
-#define MP_MODEL_WINDOW_H
+#pragma once
 
 #include "base/error.h"
 #include "model/model.h"
@@ -23,5 +22,3 @@ enum mp_status mp_window_make(const struct mp_model *model, const char *from, co
 
 /* Makes the window between two times in nanoseconds. */
 void mp_window_between(const struct mp_model *model, uint64_t from_ns, uint64_t to_ns, struct mp_window *window);
-
-#endif

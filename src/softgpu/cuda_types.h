@@ -4,8 +4,7 @@
  * reading of the documentation: an error in one of the two makes a test fail. If NVIDIA's headers are installed,
  * tests/e2e/check_cuda_nvidia.py compares this one with them.
  */
-#ifndef SOFTGPU_CUDA_TYPES_H
-#define SOFTGPU_CUDA_TYPES_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -262,5 +261,3 @@ typedef struct {
     int numExecAffinityParams;
     void *cigParams;
 } CUctxCreateParams;
-
-#endif

@@ -7,8 +7,7 @@
  * _ptsz form of per-thread default streams; `symbol` is the export of libcuda.so.1; `cbid` is CUPTI's number of the
  * function (cupti_driver_cbid.h), or 0 if the stand-in of CUPTI makes no callback for it.
  */
-#ifndef SOFTGPU_DRIVER_CALLS_H
-#define SOFTGPU_DRIVER_CALLS_H
+#pragma once
 
 #include "softgpu/cuda_types.h"
 
@@ -355,5 +354,3 @@
 #define DECLARE_CALL(name, version, mode, symbol, cbid, signature) CUresult symbol signature;
 DRIVER_CALLS(DECLARE_CALL)
 #undef DECLARE_CALL
-
-#endif

@@ -1,6 +1,5 @@
 /* Lets the other stand-ins find functions of the stand-in driver that are no part of CUDA (softgpu.h). Needs -ldl. */
-#ifndef SOFTGPU_DRIVER_FUNCTION_H
-#define SOFTGPU_DRIVER_FUNCTION_H
+#pragma once
 
 #include <dlfcn.h>
 #include <string.h>
@@ -12,5 +11,3 @@
              *found_ = driver_ ? dlsym(driver_, name) : NULL;                                                          \
         memcpy(&(pointer), &found_, sizeof found_);                                                                    \
     } while (0)
-
-#endif

@@ -3,8 +3,7 @@
  * stand-in driver and the stand-in runtime. Reads nothing beyond `length`. Allocates nothing; any thread; the only
  * error is "not found".
  */
-#ifndef SOFTGPU_ELF_H
-#define SOFTGPU_ELF_H
+#pragma once
 
 #include <elf.h>
 #include <stdbool.h>
@@ -107,5 +106,3 @@ static inline uint64_t soft_elf_local(const struct soft_elf *elf, const char *ke
     }
     return most;
 }
-
-#endif

@@ -33,8 +33,7 @@
  *     SOFTGPU_STATE=FILE            shared with the stand-in of NVML (softgpu/state.h)
  *     CUDA_VISIBLE_DEVICES, CUDA_INJECTION64_PATH      as for NVIDIA's driver
  */
-#ifndef SOFTGPU_SOFTGPU_H
-#define SOFTGPU_SOFTGPU_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -114,5 +113,3 @@ int softgpu_launch(void *stream); /* of any other library */
 void softgpu_answer(const void *data, size_t bytes);
 /* True if the address lies in memory that some device handed out. */
 bool softgpu_is_device_address(uint64_t address);
-
-#endif

@@ -2,8 +2,7 @@
  * The file that $SOFTGPU_STATE names: the memory that each process with the stand-in driver holds on each device. The
  * drivers write it; the stand-in of NVML reads it. A file of zeroes is an empty state.
  */
-#ifndef SOFTGPU_STATE_H
-#define SOFTGPU_STATE_H
+#pragma once
 
 #include <stdint.h>
 #include <stdio.h>
@@ -32,5 +31,3 @@ static inline void soft_uuid_text(const char *prefix, const unsigned char uuid[1
              uuid[1], uuid[2], uuid[3], uuid[4], uuid[5], uuid[6], uuid[7], uuid[8], uuid[9], uuid[10], uuid[11],
              uuid[12], uuid[13], uuid[14], uuid[15]);
 }
-
-#endif

@@ -4,8 +4,7 @@
  * only computes, so doing nothing is right. A LAUNCHING_STUB computes with a kernel, which soft_launched() counts. A
  * MAKING_STUB stores a new handle through its first argument.
  */
-#ifndef SOFTGPU_STUB_H
-#define SOFTGPU_STUB_H
+#pragma once
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,5 +37,3 @@
     {                                                                                                                  \
         return 0;                                                                                                      \
     }
-
-#endif

@@ -2,8 +2,7 @@
  * Calls from the stand-in driver to the stand-in of CUPTI: their only interface. NVIDIA's own interface is private and
  * is not imitated. All calls come on the thread that called the driver.
  */
-#ifndef SOFTGPU_TOOL_H
-#define SOFTGPU_TOOL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -67,5 +66,3 @@ softgpu_set_tool_function softgpu_set_tool;
 /* Finds a context's uid and device by its handle. False: there is no such context. */
 typedef bool softgpu_context_facts_function(CUcontext context, uint32_t *uid, int *device);
 softgpu_context_facts_function softgpu_context_facts;
-
-#endif

@@ -3,8 +3,7 @@
  * functions of these names that are called first, attach probes the originals, and doctor looks whether an installed
  * libc10 has them.
  */
-#ifndef MP_WIRE_C10_H
-#define MP_WIRE_C10_H
+#pragma once
 
 #include <stdint.h>
 
@@ -18,5 +17,3 @@
 struct mp_c10_device {
     int8_t type, index;
 };
-
-#endif

@@ -7,8 +7,7 @@
  *
  * Never allocates; may be used in the program.
  */
-#ifndef MP_WIRE_CONFIG_H
-#define MP_WIRE_CONFIG_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -111,5 +110,3 @@ struct mp_doorbell_page {
     struct mp_unreached rows[MP_UNREACHED_MOST];
 };
 _Static_assert(sizeof(struct mp_doorbell_page) <= MP_DOORBELL_BYTES, "the doorbell is one page");
-
-#endif

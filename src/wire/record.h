@@ -1,7 +1,6 @@
 /* One entry of a ring: an event as the recorder saw it. It fills one cache line. The recorder writes it once, then
  * publishes it by moving the ring's head. */
-#ifndef MP_WIRE_RECORD_H
-#define MP_WIRE_RECORD_H
+#pragma once
 
 #include <stdint.h>
 
@@ -72,5 +71,3 @@ struct mp_record {
     E(bytes, uint64_t)                                                                                                 \
     C(total_allocated, uint64_t)                                                                                       \
     C(total_reserved, uint64_t)
-
-#endif

@@ -12,8 +12,7 @@
  *
  * Never allocates; may be used in the program.
  */
-#ifndef MP_WIRE_SPOOL_H
-#define MP_WIRE_SPOOL_H
+#pragma once
 
 #include <assert.h>
 #include <stdatomic.h>
@@ -270,5 +269,3 @@ bool mp_spool_usable(const struct mp_spool_header *header);
 
 /* True while somebody will read the rings: the collector has neither died nor left, and can write the file. */
 bool mp_spool_attended(const struct mp_spool_header *header);
-
-#endif

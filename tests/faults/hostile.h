@@ -1,8 +1,7 @@
 /*
  * Shared by hostile programs: events, unique paths, alarms, and threads that no alarm interrupts.
  */
-#ifndef TESTS_FAULTS_HOSTILE_H
-#define TESTS_FAULTS_HOSTILE_H
+#pragma once
 
 #include <errno.h>
 #include <memprof.h>
@@ -109,5 +108,3 @@ static bool start(pthread_t *thread, void *(*run)(void *), void *argument)
     mask_alarms(SIG_UNBLOCK);
     return started;
 }
-
-#endif

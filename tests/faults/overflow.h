@@ -2,8 +2,7 @@
  * A stack that overflows, with an event at every call, and a handler on another stack that jumps out. Include it after
  * hostile.h and after definitions of `back`, the place to jump to, and `stop`.
  */
-#ifndef TESTS_FAULTS_OVERFLOW_H
-#define TESTS_FAULTS_OVERFLOW_H
+#pragma once
 
 #include <alloca.h>
 #include <setjmp.h>
@@ -40,5 +39,3 @@ static void handle_overflow(void)
     sigaltstack(&own, NULL);
     handle(SIGSEGV, recover, SA_ONSTACK);
 }
-
-#endif

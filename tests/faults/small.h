@@ -1,6 +1,5 @@
 /* A small recording with something of every kind, which the damage tests cut and flip. */
-#ifndef MP_TESTS_FAULTS_SMALL_H
-#define MP_TESTS_FAULTS_SMALL_H
+#pragma once
 
 enum small_form {
     SMALL_READINGS, /* with readings of the device */
@@ -12,5 +11,3 @@ enum small_form {
 /* Writes the recording of a run with batch size `batch` to `fd`, and takes over `fd`. The bytes are the same each time.
  * Ends the process on failure. */
 void small_recording(int fd, unsigned batch, enum small_form form);
-
-#endif

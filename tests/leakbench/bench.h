@@ -1,6 +1,5 @@
 /* The parts of the bench: programs that work, patterns that leak or do not. */
-#ifndef MP_LEAKBENCH_BENCH_H
-#define MP_LEAKBENCH_BENCH_H
+#pragma once
 
 #include "leakbench/world.h"
 
@@ -48,5 +47,3 @@ extern const struct program programs[];
 extern const size_t program_count;
 extern const struct pattern patterns[];
 extern const size_t pattern_count;
-
-#endif

@@ -2,8 +2,7 @@
  * Recordings made up for the bench, with what is true of their leaks: a program's allocations as a flat list of events,
  * fed to the model's builder at the end. Runs out of memory by ending the program. One thread.
  */
-#ifndef MP_LEAKBENCH_WORLD_H
-#define MP_LEAKBENCH_WORLD_H
+#pragma once
 
 #include "analysis/leaks/leaks.h"
 #include "base/vec.h"
@@ -71,5 +70,3 @@ void world_begin_step(struct world *world);
 struct mp_model *world_build(struct world *world);
 /* The place of a stack of the model. */
 uint32_t world_place_of(const struct world *world, uint32_t node);
-
-#endif

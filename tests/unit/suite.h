@@ -1,8 +1,7 @@
 /* The frame of every Check program here: list the tests, get a main(). `$CK_FORK=no` runs them under a debugger. A test
  * fails if it passes without an assertion, or leaves a descriptor open. Each test begins with standard input closed, so
  * that 0 is an ordinary descriptor, as it may be in a recorded program. */
-#ifndef MP_TESTS_SUITE_H
-#define MP_TESTS_SUITE_H
+#pragma once
 
 #include <check.h>
 #include <dirent.h>
@@ -79,5 +78,3 @@ static inline int mp_suite_run(const char *name, const TTest *const *tests, int 
     }
 
 #define MP_SUITE(name, ...) MP_SUITE_OF(name, 120, __VA_ARGS__)
-
-#endif

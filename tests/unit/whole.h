@@ -3,8 +3,7 @@
  * each type are listed in whole.c, and an incomplete list does not compile, so new fields cannot be forgotten. String
  * ids are compared by their texts if both sides' texts are given, else as numbers.
  */
-#ifndef MP_TESTS_WHOLE_H
-#define MP_TESTS_WHOLE_H
+#pragma once
 
 #include <check.h>
 
@@ -97,5 +96,3 @@ const char *whole_model_difference(const struct mp_model *got, const struct mp_m
         const char *differs_ = whole_model_difference(GOT, WANTED, BUT);                                               \
         ck_assert_msg(!differs_, "%s", differs_ ? differs_ : "");                                                      \
     } while (0)
-
-#endif

@@ -1,6 +1,5 @@
 /* Artificial recordings, so that the right contents of a page are known. */
-#ifndef MP_TESTS_VIZ_MADE_MODEL_H
-#define MP_TESTS_VIZ_MADE_MODEL_H
+#pragma once
 
 #include "model/model.h"
 
@@ -18,5 +17,3 @@ struct mp_model *made_small(void);
  * first step, small temporaries, a slow leak, and 24 layers of two modules. It has about `events` alloc and free
  * events, with 1000 stacks of 25 frames. */
 struct mp_model *made_training(uint64_t events);
-
-#endif

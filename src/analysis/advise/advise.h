@@ -2,8 +2,7 @@
  * Changes to a program that would lower its peak, and the combination that fits a capacity. A replay of the changed
  * recording proves each. Pure; the result is the caller's.
  */
-#ifndef MP_ANALYSIS_ADVISE_H
-#define MP_ANALYSIS_ADVISE_H
+#pragma once
 
 #include "analysis/advise/changes.h"
 #include "analysis/advise/tune.h"
@@ -40,5 +39,3 @@ struct mp_advise {
 enum mp_status mp_advise_find(const struct mp_model *model, const struct mp_advise_query *query,
                               struct mp_advise *advise, struct mp_error *error);
 void mp_advise_free(struct mp_advise *advise);
-
-#endif

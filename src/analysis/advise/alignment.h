@@ -1,8 +1,7 @@
 /*
  * Pairs the allocations of two steps of one program. Pure.
  */
-#ifndef MP_ANALYSIS_ALIGNMENT_H
-#define MP_ANALYSIS_ALIGNMENT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -17,5 +16,3 @@ struct mp_step_block {
 /* to[i]: the index in `later` of the same block as first[i]; SIZE_MAX: none. */
 void mp_steps_align(const struct mp_step_block *first, size_t first_count, const struct mp_step_block *later,
                     size_t later_count, size_t *to);
-
-#endif

@@ -2,8 +2,7 @@
  * Activation checkpointing by kinds of modules (`blocks.*`, `blocks.*.mlp`), and the changed lives of the program's
  * blocks. A checkpointed module frees its saved activations after forward, and makes them again in backward. Pure.
  */
-#ifndef MP_ANALYSIS_CHECKPOINT_H
-#define MP_ANALYSIS_CHECKPOINT_H
+#pragma once
 
 #include "analysis/advise/changes.h"
 
@@ -19,5 +18,3 @@ size_t mp_checkpoints_modules(const struct mp_checkpoints *checkpoints, size_t k
 /* The change that checkpoints the first `modules` modules of a kind. Its saving comes from a replay later. The caller
  * frees its members. Its share is the part of forward's time that runs twice. */
 void mp_checkpoints_change(struct mp_checkpoints *checkpoints, size_t kind, size_t modules, struct mp_change *change);
-
-#endif

@@ -1,6 +1,5 @@
 /* Allocated and reserved bytes over a replay, in a bounded number of points. */
-#ifndef MP_ANALYSIS_CURVE_H
-#define MP_ANALYSIS_CURVE_H
+#pragma once
 
 #include "analysis/allocator/torch_replay.h"
 
@@ -32,5 +31,3 @@ void mp_curve_start(struct mp_curve_maker *maker, const struct mp_model *model, 
 /* A mp_torch_watch whose context is the maker. */
 void mp_curve_watch(void *maker, size_t step, uint64_t allocated, uint64_t reserved);
 void mp_curve_end(struct mp_curve_maker *maker);
-
-#endif

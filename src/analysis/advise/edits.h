@@ -1,8 +1,7 @@
 /*
  * A changed program's history, ready for a replay: some blocks are freed at another time, never made, or added. Pure.
  */
-#ifndef MP_ANALYSIS_EDITS_H
-#define MP_ANALYSIS_EDITS_H
+#pragma once
 
 #include "analysis/allocator/torch_replay.h"
 
@@ -43,5 +42,3 @@ void mp_edited_free(struct mp_torch_history *edited);
  * as reserved bytes, too. */
 uint64_t mp_edited_peak(const struct mp_model *model, const struct mp_torch_history *history, mp_torch_watch *watch,
                         void *context);
-
-#endif

@@ -2,8 +2,7 @@
  * Autograd's graphs that live too long: of a forward without a backward, and of micro-batches that share one backward.
  * Says what to change, and how long the blocks would live then. Pure.
  */
-#ifndef MP_ANALYSIS_GRAPHS_H
-#define MP_ANALYSIS_GRAPHS_H
+#pragma once
 
 #include "analysis/advise/changes.h"
 #include "analysis/categories/phases.h"
@@ -11,5 +10,3 @@
 /* Adds changes; their savings come from a replay later. */
 void mp_graphs_propose(const struct mp_model *model, const struct mp_torch_history *history,
                        const struct mp_phases *phases, struct mp_changes *changes);
-
-#endif

@@ -1,8 +1,7 @@
 /*
  * Calls of a network's modules, by the Python frames of stacks. Pure.
  */
-#ifndef MP_ANALYSIS_MODULE_CALLS_H
-#define MP_ANALYSIS_MODULE_CALLS_H
+#pragma once
 
 #include "base/buffer.h"
 #include "model/model.h"
@@ -17,5 +16,3 @@ uint64_t mp_module_line(const struct mp_model *model, uint32_t stack, size_t cal
 uint32_t mp_module_caller(const struct mp_model *model, uint32_t stack);
 /* True if two stacks have the same lines of Python; the interpreter's own frames between them may differ. */
 bool mp_same_lines(const struct mp_model *model, uint32_t a, uint32_t b);
-
-#endif

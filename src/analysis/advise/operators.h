@@ -2,8 +2,7 @@
  * Autograd's operators, from the native frames of stacks: which operator made a block, and when it saves tensors for
  * backward. Pure; the result is the caller's.
  */
-#ifndef MP_ANALYSIS_OPERATORS_H
-#define MP_ANALYSIS_OPERATORS_H
+#pragma once
 
 #include "model/model.h"
 
@@ -29,5 +28,3 @@ void mp_operators_free(struct mp_operators *operators);
 enum mp_operator_saves mp_operator_saves(unsigned number);
 /* True if both have a node of the same name in autograd's graph, such as an operator and its backward. */
 bool mp_operators_match(unsigned one, unsigned other);
-
-#endif

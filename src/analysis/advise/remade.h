@@ -1,6 +1,5 @@
 /* How much of a module's call checkpointing runs again: up to the last tensor that is saved for backward. Pure. */
-#ifndef MP_ANALYSIS_REMADE_H
-#define MP_ANALYSIS_REMADE_H
+#pragma once
 
 #include "analysis/advise/operators.h"
 
@@ -14,5 +13,3 @@ struct mp_act {
  * node do not agree, all acts. */
 size_t mp_remade_until(const struct mp_model *model, const struct mp_operators *operators, const struct mp_act *acts,
                        size_t count, unsigned node);
-
-#endif

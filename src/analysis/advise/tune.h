@@ -2,8 +2,7 @@
  * Searches settings of PyTorch's caching allocator under which a program would have reserved less. Each step of the
  * search replays all recorded requests. Pure; the result is the caller's.
  */
-#ifndef MP_ANALYSIS_TUNE_H
-#define MP_ANALYSIS_TUNE_H
+#pragma once
 
 #include "analysis/allocator/torch_replay.h"
 
@@ -51,5 +50,3 @@ struct mp_tuning {
 void mp_tune(const struct mp_model *model, struct mp_torch_history *history, bool search, mp_tune_progress *progress,
              void *context, struct mp_tuning *tuning);
 void mp_tuning_free(struct mp_tuning *tuning);
-
-#endif

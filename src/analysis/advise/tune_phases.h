@@ -2,8 +2,7 @@
  * Settings of PyTorch's caching allocator for one phase of a program (load, train, serve), changed where the phase ends
  * or begins. Pure; the result is the caller's.
  */
-#ifndef MP_ANALYSIS_TUNE_PHASES_H
-#define MP_ANALYSIS_TUNE_PHASES_H
+#pragma once
 
 #include "analysis/advise/tune.h"
 
@@ -14,5 +13,3 @@ void mp_tune_phased_free(struct mp_torch_history *changed);
 
 /* Tries the settings that mp_tune() found in one phase alone, and fills tuning->phased. */
 void mp_tune_phases(const struct mp_model *model, const struct mp_torch_history *history, struct mp_tuning *tuning);
-
-#endif

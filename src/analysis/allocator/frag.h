@@ -2,8 +2,7 @@
  * The free memory inside a caching allocator: holes, and the blocks that pin the segments around them; for an
  * out-of-memory also its cause, and the settings that would have fitted the request. Pure; the result is the caller's.
  */
-#ifndef MP_ANALYSIS_FRAG_H
-#define MP_ANALYSIS_FRAG_H
+#pragma once
 
 #include "analysis/allocator/torch_replay.h"
 #include "analysis/sites/sites.h"
@@ -93,5 +92,3 @@ enum mp_status mp_frag_find(const struct mp_model *model, const struct mp_frag_q
 void mp_frag_free(struct mp_frag *frag);
 /* NULL: unknown. */
 const char *mp_oom_cause_name(enum mp_oom_cause cause);
-
-#endif

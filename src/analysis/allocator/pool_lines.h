@@ -2,8 +2,7 @@
  * Reserved bytes over time of each private pool of a caching allocator (a CUDA graph's, a MemPool's). A segment is a
  * pool's if the pool's blocks lay in it, or the allocator said so. Pure; the result is the caller's.
  */
-#ifndef MP_ANALYSIS_POOL_LINES_H
-#define MP_ANALYSIS_POOL_LINES_H
+#pragma once
 
 #include "analysis/sites/placement.h"
 #include "model/model.h"
@@ -32,5 +31,3 @@ struct mp_pool_lines {
 void mp_pool_lines_find(const struct mp_model *model, uint16_t track, const struct mp_placements *placements,
                         struct mp_pool_lines *lines);
 void mp_pool_lines_free(struct mp_pool_lines *lines);
-
-#endif

@@ -22,8 +22,7 @@
  * Reserved are 2 + 20 + 18 = 40 MiB. With expandable_segments:True it is 62 MiB: b, c and d lie behind each other in
  * mapped pages of 20 MiB, and the hole that b left is too small for d.
  */
-#ifndef MP_ANALYSIS_TORCH_ALLOCATOR_H
-#define MP_ANALYSIS_TORCH_ALLOCATOR_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -148,5 +147,3 @@ void mp_torch_empty_pool(struct mp_torch_allocator *allocator, uint32_t pool);
  */
 void mp_torch_restore(struct mp_torch_allocator *allocator, const struct mp_torch_segment *segment,
                       const struct mp_torch_block *blocks, size_t count, uint32_t *ids);
-
-#endif

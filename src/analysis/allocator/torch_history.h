@@ -3,8 +3,7 @@
  * file with the allocator's own trace (PyTorch's snapshots) gives everything: streams, pools, segments. Other
  * recordings have only blocks, and PyTorch's history of them (analysis/sites/placement.h).
  */
-#ifndef MP_ANALYSIS_TORCH_HISTORY_H
-#define MP_ANALYSIS_TORCH_HISTORY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -131,5 +130,3 @@ struct mp_torch_uses {
  * the uses, and joins those that overlap. */
 void mp_torch_follow_uses(const struct mp_model *model, uint16_t driver, struct mp_torch_uses *uses,
                           const struct mp_placements *known, struct mp_torch_history *history);
-
-#endif

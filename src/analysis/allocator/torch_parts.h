@@ -1,6 +1,5 @@
 /* Shared by the parts of the model of PyTorch's allocator. Private to torch_*.c in this folder. */
-#ifndef MP_ANALYSIS_TORCH_PARTS_H
-#define MP_ANALYSIS_TORCH_PARTS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -187,5 +186,3 @@ void mp_torch_not_freeable(struct mp_torch_allocator *a, uint32_t pool);
 
 /* torch_allocator.c: frees a block whose free was requested. */
 void mp_torch_free_now(struct mp_torch_allocator *a, uint32_t block);
-
-#endif

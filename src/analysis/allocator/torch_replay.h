@@ -3,8 +3,7 @@
  * shows whether the model places every block where it was. Other replays change the settings or the capacity. One
  * thread at a time.
  */
-#ifndef MP_ANALYSIS_TORCH_REPLAY_H
-#define MP_ANALYSIS_TORCH_REPLAY_H
+#pragma once
 
 #include "analysis/allocator/torch_history.h"
 #include "model/model.h"
@@ -89,5 +88,3 @@ bool mp_torch_layout_at(const struct mp_model *model, struct mp_torch_history *h
  * processes. It is less than any refused amount, but at least `held`, the most that the allocator had. MP_BYTES_UNKNOWN
  * if the total is unknown. */
 uint64_t mp_torch_room(const struct mp_model *model, uint16_t track, uint64_t held);
-
-#endif

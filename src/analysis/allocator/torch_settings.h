@@ -2,8 +2,7 @@
  * Settings of PyTorch's CUDA caching allocator that change where memory comes from, and their text as in
  * PYTORCH_CUDA_ALLOC_CONF ("expandable_segments:True,max_split_size_mb:512").
  */
-#ifndef MP_ANALYSIS_TORCH_SETTINGS_H
-#define MP_ANALYSIS_TORCH_SETTINGS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -43,5 +42,3 @@ void mp_torch_settings_change(struct mp_torch_settings *settings, const char *te
  * none. */
 void mp_torch_settings_text(const struct mp_torch_settings *settings, struct mp_buffer *text);
 bool mp_torch_settings_same(const struct mp_torch_settings *a, const struct mp_torch_settings *b);
-
-#endif

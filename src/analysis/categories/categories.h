@@ -13,8 +13,7 @@
  * Otherwise it has none. Phases and rules apply to programs that use PyTorch; the driver's own blocks are mostly
  * segments of an allocator, and get a category from rules only. Pure.
  */
-#ifndef MP_ANALYSIS_CATEGORIES_H
-#define MP_ANALYSIS_CATEGORIES_H
+#pragma once
 
 #include "model/model.h"
 #include "model/rules.h"
@@ -66,5 +65,3 @@ struct mp_category_rule {
     bool doubtless;
 };
 bool mp_category_rule(size_t index, struct mp_category_rule *rule);
-
-#endif

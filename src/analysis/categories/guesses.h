@@ -12,8 +12,7 @@
  * A forward pass that keeps nothing for a backward, except perhaps its results, is inference. Its blocks are working
  * memory, or memory kept over calls. A graph is a previous one once the same code runs again.
  */
-#ifndef MP_ANALYSIS_GUESSES_H
-#define MP_ANALYSIS_GUESSES_H
+#pragma once
 
 #include "analysis/categories/phases.h"
 #include "model/model.h"
@@ -41,5 +40,3 @@ void mp_guesses_find(const struct mp_model *model, const struct mp_phases *phase
 bool mp_guesses_is_previous(const struct mp_guesses *guesses, const struct mp_model *model,
                             const struct mp_phases *phases, uint32_t block, uint32_t moment);
 void mp_guesses_free(struct mp_guesses *guesses);
-
-#endif

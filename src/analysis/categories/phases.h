@@ -2,8 +2,7 @@
  * Phases of a training program, from the stacks of its allocations: each stack's phase, and the turns of phases over
  * time. Pure; the result is the caller's.
  */
-#ifndef MP_ANALYSIS_PHASES_H
-#define MP_ANALYSIS_PHASES_H
+#pragma once
 
 #include "base/error.h"
 #include "base/vec.h"
@@ -43,5 +42,3 @@ enum mp_phase mp_phase_of_block(const struct mp_phases *phases, const struct mp_
 /* The index of the turn that an event belongs to; MP_NONE before the first. */
 uint32_t mp_phase_turn_of(const struct mp_phases *phases, uint32_t event);
 void mp_phases_free(struct mp_phases *phases);
-
-#endif

@@ -2,8 +2,7 @@
  * A device's free memory at events, asked in their order: its total, less the driver's blocks, less all other use.
  * Other use (contexts, modules, other processes) comes from the nearest reading in time. Pure.
  */
-#ifndef MP_ANALYSIS_DEVICE_FREE_H
-#define MP_ANALYSIS_DEVICE_FREE_H
+#pragma once
 
 #include "analysis/sites/level.h"
 
@@ -25,5 +24,3 @@ void mp_device_free_follow(struct mp_device_free *room, uint32_t event);
 /* The free memory after the events so far; MP_BYTES_UNKNOWN. The time is proportional to the events up to the next
  * reading. */
 uint64_t mp_device_free_now(const struct mp_device_free *room);
-
-#endif

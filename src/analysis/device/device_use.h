@@ -16,8 +16,7 @@
  * The parts add up to in_use_bytes if that is known. The exception is a total below the driver's memory
  * (`beyond_bytes`).
  */
-#ifndef MP_ANALYSIS_DEVICE_USE_H
-#define MP_ANALYSIS_DEVICE_USE_H
+#pragma once
 
 #include "base/vec.h"
 #include "model/model.h"
@@ -72,5 +71,3 @@ void mp_device_uses_find(const struct mp_model *model, struct mp_device_uses *us
 /* The sum over all devices; MP_BYTES_UNKNOWN if none is known. */
 uint64_t mp_device_unattributed(const struct mp_device_uses *uses);
 void mp_device_uses_free(struct mp_device_uses *uses);
-
-#endif

@@ -2,8 +2,7 @@
  * The facts that a recording by `memprof plan` has about itself: the imitated device, values that were read back
  * without being computed, and estimated memory outside of PyTorch. Pure; the result is the caller's.
  */
-#ifndef MP_ANALYSIS_PLAN_H
-#define MP_ANALYSIS_PLAN_H
+#pragma once
 
 #include "base/vec.h"
 #include "model/model.h"
@@ -51,5 +50,3 @@ bool mp_plan_kernels_known(const struct mp_plan *plan);
 const char *mp_plan_use_name(enum mp_plan_use use);
 /* The effect in words, for people: "decides how much there is" */
 const char *mp_plan_use_text(enum mp_plan_use use);
-
-#endif

@@ -1,6 +1,5 @@
 /* Sampled counters: their highest and last values. Pure; the result is the caller's. */
-#ifndef MP_ANALYSIS_SAMPLES_H
-#define MP_ANALYSIS_SAMPLES_H
+#pragma once
 
 #include "model/model.h"
 
@@ -16,5 +15,3 @@ struct mp_sampled_list {
 
 void mp_samples_sum(const struct mp_model *model, struct mp_sampled_list *list);
 void mp_samples_free(struct mp_sampled_list *list);
-
-#endif

@@ -3,8 +3,7 @@
  * (python/libmemprof_torch/servers.py), and from the recorded memory of the driver. Amounts are bytes. Pure; the result
  * is the caller's, its texts are the model's.
  */
-#ifndef MP_ANALYSIS_SERVER_H
-#define MP_ANALYSIS_SERVER_H
+#pragma once
 
 #include "base/vec.h"
 #include "model/model.h"
@@ -60,5 +59,3 @@ uint64_t mp_server_token_bytes(const struct mp_server *server);
 unsigned mp_server_least_parallel(const struct mp_server *server);
 /* The lowest utilisation at which one request of `length` fits; 0: none. */
 double mp_server_least_utilization(const struct mp_server *server);
-
-#endif

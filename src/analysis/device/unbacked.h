@@ -6,8 +6,7 @@
  *
  * Pure, and safe on any thread. O(n log n) in blocks and events, and cheap if no memory of the driver ended.
  */
-#ifndef MP_ANALYSIS_UNBACKED_H
-#define MP_ANALYSIS_UNBACKED_H
+#pragma once
 
 #include "model/model.h"
 
@@ -21,5 +20,3 @@ struct mp_unbacked {
 /* Bytes over the blocks of all torch tracks of a device. False, with all MP_BYTES_UNKNOWN, if the recording has no
  * driver track, lacks events or is a sample. */
 bool mp_unbacked_find(const struct mp_model *model, uint32_t device, uint32_t moment, struct mp_unbacked *found);
-
-#endif

@@ -3,8 +3,7 @@
  * PyTorch that lived at the last look without a path is held by native code. If the look did not see everything, the
  * holder is unknown. Pure.
  */
-#ifndef MP_ANALYSIS_HOLDERS_H
-#define MP_ANALYSIS_HOLDERS_H
+#pragma once
 
 #include "base/vec.h"
 #include "model/model.h"
@@ -69,5 +68,3 @@ const char *mp_holder_advice(const struct mp_holder *holder);
 /* How to make a look see what `note` says was skipped, as a clause; NULL if no option helps. */
 const char *mp_holders_remedy(const char *note);
 void mp_holders_free(struct mp_holders *holders);
-
-#endif

@@ -2,8 +2,7 @@
  * PyTorch's cache of pinned memory at the end of a recording. It rounds requests up to a power of two, and keeps freed
  * blocks, so its blocks outlive their tensors. Pure.
  */
-#ifndef MP_ANALYSIS_PINNED_CACHE_H
-#define MP_ANALYSIS_PINNED_CACHE_H
+#pragma once
 
 #include "model/model.h"
 
@@ -13,5 +12,3 @@ struct mp_pinned_cache {
 };
 
 void mp_pinned_cache_find(const struct mp_model *model, struct mp_pinned_cache *cache);
-
-#endif

@@ -4,8 +4,7 @@
  * same order. Every value is a union, a sum of integers, a minimum or a maximum, and rows are sorted by their texts.
  * Memory grows with the processes, not with the sizes of recordings. One thread at a time.
  */
-#ifndef MP_ANALYSIS_JOB_H
-#define MP_ANALYSIS_JOB_H
+#pragma once
 
 #include "base/error.h"
 #include "model/model.h"
@@ -25,5 +24,3 @@ void mp_job_add_trouble(struct mp_job *job, enum mp_job_trouble_kind kind, const
 /* A model that mp_model_is_job(), which the caller frees. Frees the job, whatever the result. */
 enum mp_status mp_job_finish(struct mp_job *job, struct mp_model **model, struct mp_error *error);
 void mp_job_free(struct mp_job *job);
-
-#endif

@@ -1,7 +1,6 @@
 /* Compares two jobs site by site: the average bytes of a process with memory of the first group's kind, before and
  * after. Pure; the result is the caller's. */
-#ifndef MP_ANALYSIS_JOB_COMPARE_H
-#define MP_ANALYSIS_JOB_COMPARE_H
+#pragma once
 
 #include "analysis/job/job_view.h"
 #include "analysis/sites/flames.h"
@@ -22,5 +21,3 @@ void mp_job_compare_free(struct mp_job_compare *compare);
 
 /* The highest peak of a process, or the highest outstanding bytes at an end. */
 uint64_t mp_job_most_of(const struct mp_job_view *job, enum mp_job_sense sense);
-
-#endif

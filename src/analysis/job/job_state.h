@@ -1,6 +1,5 @@
 /* A job while it is being made: shared by the files of this folder that make it. */
-#ifndef MP_ANALYSIS_JOB_STATE_H
-#define MP_ANALYSIS_JOB_STATE_H
+#pragma once
 
 #include "analysis/job/job.h"
 #include "analysis/sites/steps.h"
@@ -64,5 +63,3 @@ struct mp_job_member {
 };
 
 struct mp_job_member mp_job_member_of(const struct mp_model *model);
-
-#endif

@@ -1,8 +1,7 @@
 /* Answers from a job: which process needs most and when, which is out of line and by which site, what shares a device,
  * and what is wrong with the recordings. Pure; the result is the caller's, but refers to rows and strings of the
  * model. */
-#ifndef MP_ANALYSIS_JOB_VIEW_H
-#define MP_ANALYSIS_JOB_VIEW_H
+#pragma once
 
 #include "base/vec.h"
 #include "model/model.h"
@@ -94,5 +93,3 @@ uint64_t mp_job_end_of(const struct mp_job_view *view, uint32_t process);
 /* Parts of mp_job_view_make(). */
 void mp_job_find_devices(struct mp_job_view *view);
 void mp_job_find_problems(struct mp_job_view *view);
-
-#endif

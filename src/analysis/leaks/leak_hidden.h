@@ -3,8 +3,7 @@
  * takes it. It is the process's share of a device (samples "cpu/resident", "cuda:N/process") less the recorded bytes
  * there, both at their lowest in equal parts of the steps. Pure.
  */
-#ifndef MP_ANALYSIS_LEAK_HIDDEN_H
-#define MP_ANALYSIS_LEAK_HIDDEN_H
+#pragma once
 
 #include "analysis/leaks/leak_places.h"
 #include "analysis/leaks/leaks.h"
@@ -12,5 +11,3 @@
 /* Adds findings. Small growth, or growth with too few readings, becomes unsure_growth. */
 void mp_leak_find_hidden(const struct mp_model *model, const struct mp_steps *steps,
                          const struct mp_leak_places *places, struct mp_leaks *leaks);
-
-#endif

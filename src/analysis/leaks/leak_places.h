@@ -3,8 +3,7 @@
  * leak_rule.h. A place is all stacks of a track with the same lines of the user's own Python and the same kind of
  * block. A stack without such lines is its own place. Pure.
  */
-#ifndef MP_ANALYSIS_LEAK_PLACES_H
-#define MP_ANALYSIS_LEAK_PLACES_H
+#pragma once
 
 #include "analysis/leaks/leak_rule.h"
 #include "model/filter.h"
@@ -32,5 +31,3 @@ struct mp_leak_places {
 void mp_leak_places_find(const struct mp_model *model, const struct mp_steps *steps, uint16_t track,
                          const struct mp_window *window, const struct mp_filter *filter, struct mp_leak_places *places);
 void mp_leak_places_free(struct mp_leak_places *places);
-
-#endif

@@ -26,8 +26,7 @@
  *     3 * widest + 1        the pause that is a stop. Without it, without the slowing down, or without the new maximum
  *     2 * widest            (unknown from here on) the bench's filling rings and curricula are called leaks
  */
-#ifndef MP_ANALYSIS_LEAK_RULE_H
-#define MP_ANALYSIS_LEAK_RULE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -70,5 +69,3 @@ void mp_leak_judge(const struct mp_leak_life *lives, size_t count, uint32_t last
 /* The age, in steps, that nine in ten freed blocks did not exceed, among those that outlived a step. `else_age` is the
  * result if too few were freed. */
 uint32_t mp_leak_usual_age(const struct mp_leak_life *lives, size_t count, uint32_t last, uint32_t else_age);
-
-#endif

@@ -20,8 +20,7 @@
  * OFF_PART of the rate and chance. With amounts of 1, 4, 9, ... 3600 the mean is 1230 and the change 61. The line has
  * -296 in the middle of the first ten steps, whose mean is 38.
  */
-#ifndef MP_ANALYSIS_LEAK_SLOPE_H
-#define MP_ANALYSIS_LEAK_SLOPE_H
+#pragma once
 
 #include "analysis/leaks/leak_rule.h"
 
@@ -41,5 +40,3 @@ double mp_leak_slope_rate(const struct mp_leak_slope *slope);
 double mp_leak_slope_at(const struct mp_leak_slope *slope, double steps);
 /* `lives` are in order of birth, as for mp_leak_judge(). */
 void mp_leak_slope_find(const struct mp_leak_life *lives, size_t count, uint32_t last, struct mp_leak_slope *slope);
-
-#endif

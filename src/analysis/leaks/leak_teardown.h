@@ -1,8 +1,7 @@
 /*
  * The end of a program's work: later frees are part of its exit. Pure.
  */
-#ifndef MP_ANALYSIS_LEAK_TEARDOWN_H
-#define MP_ANALYSIS_LEAK_TEARDOWN_H
+#pragma once
 
 #include "analysis/leaks/leak_places.h"
 
@@ -11,5 +10,3 @@
  * Python makes others as it ends. */
 uint32_t mp_leak_teardown(const struct mp_model *model, const struct mp_steps *steps,
                           const struct mp_leak_places *places, const struct mp_window *window);
-
-#endif

@@ -5,8 +5,7 @@
  * sorted by the number of steps in which their live blocks were born (without steps: of 64 equal time slices), then by
  * bytes. Pure.
  */
-#ifndef MP_ANALYSIS_LEAKS_H
-#define MP_ANALYSIS_LEAKS_H
+#pragma once
 
 #include "analysis/holders/holders.h"
 #include "analysis/leaks/leak_rule.h"
@@ -113,5 +112,3 @@ const char *mp_leak_class_name(enum mp_leak_class class);
 const char *mp_leak_advice(enum mp_leak_class class);
 const char *mp_verdict_name(enum mp_verdict verdict);
 void mp_leaks_free(struct mp_leaks *leaks);
-
-#endif

@@ -3,8 +3,7 @@
  * Boundaries lie at the same phase of a step, so blocks that live within one step do not count. This is no judgement: a
  * cache that fills grows, too. Pure.
  */
-#ifndef MP_ANALYSIS_SITE_GROWTH_H
-#define MP_ANALYSIS_SITE_GROWTH_H
+#pragma once
 
 #include "base/map.h"
 #include "model/spans.h"
@@ -21,5 +20,3 @@ double mp_site_growth(const struct mp_site_growths *growths, uint16_t track, uin
 /* The same for a track, including sites that hold nothing now. */
 double mp_track_growth(const struct mp_site_growths *growths, uint16_t track);
 void mp_site_growths_free(struct mp_site_growths *growths);
-
-#endif

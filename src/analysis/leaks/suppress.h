@@ -3,8 +3,7 @@
  * may match anywhere in the function, file or module of any frame. `*` stands for any text, a first `^` for the name's
  * begin, a last `$` for its end. One thread at a time, since it counts uses.
  */
-#ifndef MP_ANALYSIS_SUPPRESS_H
-#define MP_ANALYSIS_SUPPRESS_H
+#pragma once
 
 #include "base/error.h"
 #include "base/vec.h"
@@ -26,5 +25,3 @@ enum mp_status mp_suppressions_parse(const char *text, const char *path, struct 
 struct mp_suppression *mp_suppressions_find(const struct mp_suppressions *suppressions, const struct mp_model *model,
                                             uint32_t stack);
 void mp_suppressions_free(struct mp_suppressions *suppressions);
-
-#endif

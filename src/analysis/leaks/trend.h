@@ -1,6 +1,5 @@
 /* Trends of short series, robust against outliers: Mann-Kendall's test, and Theil and Sen's slope. Pure. */
-#ifndef MP_ANALYSIS_TREND_H
-#define MP_ANALYSIS_TREND_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -13,5 +12,3 @@ struct mp_trend {
 
 /* The trend of at[0..count). A long series is thinned to evenly spaced points. */
 void mp_trend_find(const uint32_t *at, size_t count, struct mp_trend *trend);
-
-#endif

@@ -3,8 +3,7 @@
  * one of these. Rows are sites or groups. Sites are equal as in analysis/sites/flames.h, groups by name. Files and
  * libraries count without their folders, threads without their numbers. Pure; the result is the caller's.
  */
-#ifndef MP_ANALYSIS_COMPARE_H
-#define MP_ANALYSIS_COMPARE_H
+#pragma once
 
 #include "analysis/sites/flames.h"
 #include "analysis/sites/groups.h"
@@ -46,5 +45,3 @@ static inline int64_t mp_compare_delta(const struct mp_compare_row *row)
 /* True if `after` exceeds `before` by more than `bytes`, or if `percent` is not negative, by more than that part of
  * `before`. */
 bool mp_compare_grew(uint64_t before, uint64_t after, uint64_t bytes, double percent);
-
-#endif

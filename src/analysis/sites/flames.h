@@ -2,8 +2,7 @@
  * Stacks of one recording or two, as frames that are equal if a person reads them as the same. The function counts, and
  * for Python the file name and line; addresses and folders do not. Pure; the result is the caller's.
  */
-#ifndef MP_ANALYSIS_FLAMES_H
-#define MP_ANALYSIS_FLAMES_H
+#pragma once
 
 #include "analysis/sites/profile.h"
 #include "model/stack.h"
@@ -55,5 +54,3 @@ static inline const char *mp_flames_label(const struct mp_flames *flames, uint32
     return mp_intern_get(&flames->labels, frame + 1, length);
 }
 void mp_flames_free(struct mp_flames *flames);
-
-#endif

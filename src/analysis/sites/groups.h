@@ -2,8 +2,7 @@
  * The groups of a table's rows (--group), and the name of a block's group. Groups by frames, function, file and library
  * come from the block's stack, the others from the block itself. Pure.
  */
-#ifndef MP_ANALYSIS_GROUPS_H
-#define MP_ANALYSIS_GROUPS_H
+#pragma once
 
 #include "analysis/categories/categories.h"
 #include "analysis/sites/placement.h"
@@ -73,5 +72,3 @@ void mp_groups_open(const struct mp_model *model, const struct mp_grouping *grou
 uint32_t mp_groups_of_stack(struct mp_groups *groups, uint32_t stack);
 uint32_t mp_groups_of_block(struct mp_groups *groups, uint32_t block, uint64_t bytes);
 void mp_groups_close(struct mp_groups *groups);
-
-#endif

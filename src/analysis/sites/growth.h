@@ -3,8 +3,7 @@
  * moment often hides a leak. The best moment is the one when a site has blocks from the most periods of the program's
  * life. Pure.
  */
-#ifndef MP_ANALYSIS_GROWTH_H
-#define MP_ANALYSIS_GROWTH_H
+#pragma once
 
 #include "model/filter.h"
 #include "model/model.h"
@@ -22,5 +21,3 @@ uint32_t mp_birth_period(const struct mp_model *model, const struct mp_steps *st
  * the window's end and 64 evenly spaced moments. The end wins unless another moment has two periods more. */
 void mp_growth_moment(const struct mp_model *model, uint16_t track, const struct mp_window *window,
                       const struct mp_steps *steps, const struct mp_filter *filter, uint32_t *moment);
-
-#endif

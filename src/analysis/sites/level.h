@@ -1,6 +1,5 @@
 /* The allocated bytes of one track, event by event. Inline: the inner loop of every analysis over time. */
-#ifndef MP_ANALYSIS_LEVEL_H
-#define MP_ANALYSIS_LEVEL_H
+#pragma once
 
 #include "model/model.h"
 
@@ -49,5 +48,3 @@ static inline bool mp_level_apply(struct mp_level *level, const struct mp_model 
     level->blocks -= type == MP_EVENT_FREE;
     return true;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* The blocks live at a moment. Pure; the results are the caller's. */
-#ifndef MP_ANALYSIS_LIVE_H
-#define MP_ANALYSIS_LIVE_H
+#pragma once
 
 #include "model/filter.h"
 #include "model/model.h"
@@ -22,5 +21,3 @@ struct mp_live_blocks {
 void mp_live_blocks_at(const struct mp_model *model, uint16_t track, uint32_t moment, const struct mp_filter *filter,
                        struct mp_live_blocks *live);
 void mp_live_blocks_free(struct mp_live_blocks *live);
-
-#endif

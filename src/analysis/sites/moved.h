@@ -3,8 +3,7 @@
  * are matched function by function (by file and name), in order. Among lines of only one recording, those with the same
  * or mostly the same calls are matched first. Pure.
  */
-#ifndef MP_ANALYSIS_MOVED_H
-#define MP_ANALYSIS_MOVED_H
+#pragma once
 
 #include "analysis/sites/flames.h"
 
@@ -25,5 +24,3 @@ void mp_moved_find(const struct mp_model *before, const struct mp_model *after, 
 /* The later recording's line for an earlier line; the line itself if it did not move. */
 uint32_t mp_moved_line(const struct mp_moved *moved, const struct mp_stack_line *line);
 void mp_moved_free(struct mp_moved *moved);
-
-#endif

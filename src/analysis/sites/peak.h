@@ -1,7 +1,6 @@
 /* The sites that hold memory when the allocated bytes are highest. Exact, and includes the base. Pure; the result is
  * the caller's. */
-#ifndef MP_ANALYSIS_PEAK_H
-#define MP_ANALYSIS_PEAK_H
+#pragma once
 
 #include "analysis/sites/placement.h"
 #include "analysis/sites/sites.h"
@@ -45,5 +44,3 @@ void mp_peak_locate(const struct mp_model *model, uint16_t track, const struct m
                     struct mp_peak *peak);
 void mp_peak_find(const struct mp_model *model, const struct mp_peak_query *query, struct mp_peak *peak);
 void mp_peak_free(struct mp_peak *peak);
-
-#endif

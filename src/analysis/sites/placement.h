@@ -3,8 +3,7 @@
  * segments. A history may lack blocks. It then gets the request of the other blocks of its site, module and size, if
  * these agree. Pure; the result is the caller's.
  */
-#ifndef MP_ANALYSIS_PLACEMENT_H
-#define MP_ANALYSIS_PLACEMENT_H
+#pragma once
 
 #include "model/model.h"
 
@@ -42,5 +41,3 @@ static inline bool mp_rounding_is_whole(const struct mp_rounding *rounding)
     return rounding->known_bytes && rounding->known_bytes == rounding->bytes;
 }
 void mp_rounding_at(const struct mp_model *model, uint16_t track, uint32_t moment, struct mp_rounding *rounding);
-
-#endif

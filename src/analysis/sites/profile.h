@@ -2,8 +2,7 @@
  * The memory of each stack on a track in four senses: at the peak, at the end, at a moment, and allocated in all. Pure;
  * the result is the caller's.
  */
-#ifndef MP_ANALYSIS_PROFILE_H
-#define MP_ANALYSIS_PROFILE_H
+#pragma once
 
 #include "base/intern.h"
 #include "model/filter.h"
@@ -47,5 +46,3 @@ struct mp_profile {
 
 void mp_profile_make(const struct mp_model *model, const struct mp_profile_query *query, struct mp_profile *profile);
 void mp_profile_free(struct mp_profile *profile);
-
-#endif

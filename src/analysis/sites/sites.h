@@ -1,8 +1,7 @@
 /*
  * Live blocks by site or by another group, sorted: the table in every report. Pure.
  */
-#ifndef MP_ANALYSIS_SITES_H
-#define MP_ANALYSIS_SITES_H
+#pragma once
 
 #include "analysis/sites/groups.h"
 #include "analysis/sites/live.h"
@@ -73,5 +72,3 @@ void mp_site_metadata_find(const struct mp_model *model, const struct mp_live_bl
 /* Writes all texts about a block for people: "phase 1; retained by autograd; internal: mallocWithAddress". Writes
  * nothing if there are none. */
 void mp_metadata_text(const struct mp_model *model, uint32_t block, struct mp_buffer *out);
-
-#endif

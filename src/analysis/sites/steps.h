@@ -2,8 +2,7 @@
  * The effect of each step and each region on a track's memory. A region's peak and allocations cover its time on all
  * threads, because backward() works on other threads than its caller. Pure.
  */
-#ifndef MP_ANALYSIS_STEPS_H
-#define MP_ANALYSIS_STEPS_H
+#pragma once
 
 #include "analysis/sites/groups.h"
 #include "base/error.h"
@@ -62,5 +61,3 @@ struct mp_step_groups {
 void mp_step_groups_find(const struct mp_model *model, const struct mp_step_report *report,
                          const struct mp_grouping *grouping, struct mp_step_groups *groups);
 void mp_step_groups_free(struct mp_step_groups *groups);
-
-#endif

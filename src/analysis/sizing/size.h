@@ -6,8 +6,7 @@
  *   its size for any batch size_curve.h replay through plain sums size_reserved.h replay through the model of PyTorch's
  *   caching allocator size_need.h the need of a batch, and the largest batch that fits
  */
-#ifndef MP_ANALYSIS_SIZE_H
-#define MP_ANALYSIS_SIZE_H
+#pragma once
 
 #include "analysis/sizing/size_solve.h"
 #include "base/error.h"
@@ -84,5 +83,3 @@ enum mp_status mp_size_find(const struct mp_size_question *question, struct mp_s
 void mp_size_answer_free(struct mp_size_answer *answer);
 
 const char *mp_size_fits_name(enum mp_size_fits fits);
-
-#endif

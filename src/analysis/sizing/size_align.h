@@ -4,8 +4,7 @@
  * functions, files and lines. A site that some recordings lack is searched by its Python frames alone, since kernels
  * may depend on the size; then by functions' names. Pure.
  */
-#ifndef MP_ANALYSIS_SIZE_ALIGN_H
-#define MP_ANALYSIS_SIZE_ALIGN_H
+#pragma once
 
 #include "analysis/sizing/size_solve.h"
 #include "model/model.h"
@@ -40,5 +39,3 @@ void mp_size_alignment_free(struct mp_size_alignment *alignment);
 
 /* The bytes of a block, at most if it was resized; unknown sizes count as 0. */
 uint64_t mp_size_bytes(const struct mp_model *model, uint32_t block);
-
-#endif

@@ -2,8 +2,7 @@
  * A plan's highest memory at any batch: replays its events in order through plain sums. At another batch, the peak may
  * be at another moment. A call takes some 5 ns for each event. Pure.
  */
-#ifndef MP_ANALYSIS_SIZE_CURVE_H
-#define MP_ANALYSIS_SIZE_CURVE_H
+#pragma once
 
 #include "analysis/sizing/size_plan.h"
 
@@ -15,5 +14,3 @@ struct mp_size_height {
 };
 
 struct mp_size_height mp_size_curve_at(const struct mp_size_plan *plan, double batch);
-
-#endif

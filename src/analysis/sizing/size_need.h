@@ -6,8 +6,7 @@
  * probe. Beyond that, it takes three probed batches, and unsolved bytes of at most 1 % of the largest one's peak. A
  * batch does not fit (`no`) if the low bound is above the limit. Otherwise it is `unsure`.
  */
-#ifndef MP_ANALYSIS_SIZE_NEED_H
-#define MP_ANALYSIS_SIZE_NEED_H
+#pragma once
 
 #include "analysis/sizing/size.h"
 #include "analysis/sizing/size_curve.h"
@@ -46,5 +45,3 @@ uint64_t mp_size_find_largest(struct mp_size_predictor *predictor, enum mp_size_
 
 /* "allocated", "reserved" or "device" */
 const char *mp_size_binds(const struct mp_size_predictor *predictor);
-
-#endif

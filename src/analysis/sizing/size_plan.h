@@ -16,8 +16,7 @@
  * twelfth of the sum. At batch 16 the plan is the largest probe's sequence with 5 MiB, 24 MiB, and twelve blocks of
  * 16/12 MiB. The number of live blocks in the queue follows no rule: it varies between 0 and the most that it ever was.
  */
-#ifndef MP_ANALYSIS_SIZE_PLAN_H
-#define MP_ANALYSIS_SIZE_PLAN_H
+#pragma once
 
 #include "analysis/sizing/size_align.h"
 
@@ -55,4 +54,3 @@ struct mp_size_bounds mp_size_value_at(const struct mp_size_plan *plan, uint32_t
 /* The factor by which a size without a rule may exceed the most that probes had. It is 2, since probes show few cases.
  * Beyond the largest probe it grows with the square of the batch. */
 double mp_size_growth(const struct mp_size_plan *plan, double batch);
-#endif

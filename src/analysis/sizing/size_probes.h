@@ -1,6 +1,5 @@
 /* The recordings at the probes: whether they serve the question, and their totals. Pure. */
-#ifndef MP_ANALYSIS_SIZE_PROBES_H
-#define MP_ANALYSIS_SIZE_PROBES_H
+#pragma once
 
 #include "analysis/sizing/size.h"
 #include "analysis/sizing/size_align.h"
@@ -11,5 +10,3 @@ enum mp_status mp_size_probes_order(const struct mp_size_question *question, con
                                     struct mp_size_source *sources, struct mp_error *error);
 
 struct mp_size_probed mp_size_probe_describe(const struct mp_size_probe *probe, uint16_t track);
-
-#endif

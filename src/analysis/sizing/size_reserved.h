@@ -2,8 +2,7 @@
  * Predicts what PyTorch's caching allocator reserves for a plan at any batch: replays the plan's sequence through the
  * allocator's model. Only for tracks of that allocator. Pure.
  */
-#ifndef MP_ANALYSIS_SIZE_RESERVED_H
-#define MP_ANALYSIS_SIZE_RESERVED_H
+#pragma once
 
 #include "analysis/allocator/torch_settings.h"
 #include "analysis/sizing/size_plan.h"
@@ -36,5 +35,3 @@ struct mp_size_held mp_size_reserved_at(struct mp_size_pool *pool, double batch,
 
 /* Bytes of segments for scratch memory that operations may take at a larger batch, though they took none in a probe. */
 uint64_t mp_size_scratch_room(const struct mp_size_plan *plan, double batch);
-
-#endif

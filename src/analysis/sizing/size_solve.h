@@ -13,8 +13,7 @@
  * multiples of 512 (2048, 3584, 5120). The intervals are [1537, 2048], [3073, 3584] and [4609, 5120]. Every factor of
  * b*B from 384.25 to 426.6 agrees with all three. The size at batch 16 then lies between 6148 (low) and 6826 (high).
  */
-#ifndef MP_ANALYSIS_SIZE_SOLVE_H
-#define MP_ANALYSIS_SIZE_SOLVE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -47,5 +46,3 @@ struct mp_size_solution {
 
 void mp_size_solve(const struct mp_size_batches *batches, const struct mp_size_seen *seen,
                    struct mp_size_solution *solution);
-
-#endif

@@ -4,8 +4,7 @@
  * the recorder would send on the program's socket, or close the program's file. The recorder therefore moves each of
  * its descriptors to a high number at once. Never allocates; any thread; in hooks.
  */
-#ifndef MP_CAPTURE_DESCRIPTOR_H
-#define MP_CAPTURE_DESCRIPTOR_H
+#pragma once
 
 #include <errno.h>
 #include <fcntl.h>
@@ -32,5 +31,3 @@ static inline int mp_descriptor_move_up(int made)
     if (mp_descriptor_is_same(made, moved)) mp_close(made);
     return moved;
 }
-
-#endif

@@ -5,8 +5,7 @@
  *
  * Not covered: the end of a thread takes a lock of libunwind's for some instructions, outside any hook.
  */
-#ifndef MP_CAPTURE_FORK_H
-#define MP_CAPTURE_FORK_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -40,5 +39,3 @@ static inline bool mp_fork_guard(struct mp_thread *thread)
     thread->inside = 0;
     return false;
 }
-
-#endif

@@ -2,8 +2,7 @@
  * The parts of the recorder that use the core: the front ends, and the walk of stacks. The core names none of them. It
  * starts, forks and empties the parts in the constant table mp_fronts (capture/entry/fronts.c).
  */
-#ifndef MP_CAPTURE_FRONT_H
-#define MP_CAPTURE_FRONT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -55,5 +54,3 @@ static inline void *mp_thread_part(struct mp_thread *thread, size_t place)
 
 /* True if `memory` is mapped in this process; true for NULL. */
 bool mp_is_here(const void *memory);
-
-#endif

@@ -1,7 +1,6 @@
 /* Futex waits for the recorder. Never allocates; may be called in the program. All of them change errno: hooks save and
  * restore it. */
-#ifndef MP_CAPTURE_FUTEX_H
-#define MP_CAPTURE_FUTEX_H
+#pragma once
 
 #include <limits.h>
 #include <linux/futex.h>
@@ -40,5 +39,3 @@ static inline void mp_futex_wake_private(_Atomic uint32_t *word, int count)
 {
     mp_syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0);
 }
-
-#endif

@@ -9,8 +9,7 @@
  *
  * Zero-initialised is free. Never allocates; any thread, in hooks and in signal handlers.
  */
-#ifndef MP_CAPTURE_LOCK_H
-#define MP_CAPTURE_LOCK_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -38,5 +37,3 @@ bool mp_lock_take_within(mp_lock *lock, uint64_t wait_ns);
 /* May also be called if another thread has taken the lock away. */
 void mp_lock_release(mp_lock *lock);
 bool mp_lock_is_own(const mp_lock *lock);
-
-#endif

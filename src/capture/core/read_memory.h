@@ -1,7 +1,6 @@
 /* Reads memory that may not be mapped, through the kernel: it answers with an error instead of a fault. Never
  * allocates; any thread, in hooks. */
-#ifndef MP_CAPTURE_READ_MEMORY_H
-#define MP_CAPTURE_READ_MEMORY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -12,5 +11,3 @@ bool mp_read_memory(void *to, uintptr_t from, size_t bytes);
 /* True if mp_read_memory() is safe while another thread unmaps the memory. False in a sandbox that refuses
  * process_vm_readv(). There the kernel is asked about a page before a plain read. */
 bool mp_read_is_safe(void);
-
-#endif

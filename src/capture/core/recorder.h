@@ -13,8 +13,7 @@
  * tenth of a second until the collector reads again. Once in a process's life it may sleep for two seconds, when it
  * attaches to a collector that does not answer.
  */
-#ifndef MP_CAPTURE_RECORDER_H
-#define MP_CAPTURE_RECORDER_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -85,5 +84,3 @@ void mp_record_prepared(struct mp_thread *thread, const struct mp_record *record
 /* Asks the collector a question (its number in `bytes`) and wakes it at once. Must be the hook's last record, since the
  * caller then waits for the answer. */
 void mp_record_question(struct mp_thread *thread, const struct mp_record *question);
-
-#endif

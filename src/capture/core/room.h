@@ -4,8 +4,7 @@
  * Memory is therefore mapped without access, unlocked, and then opened. Never allocates otherwise; any thread, in
  * hooks.
  */
-#ifndef MP_CAPTURE_ROOM_H
-#define MP_CAPTURE_ROOM_H
+#pragma once
 
 #include <stddef.h>
 #include <sys/mman.h>
@@ -39,5 +38,3 @@ static inline void mp_room_unmap(void *at, size_t bytes)
 {
     if (at) mp_munmap(at, bytes);
 }
-
-#endif

@@ -3,8 +3,7 @@
  * the size alone, before anything else is known of a block. Never allocates except for one mapping; may be called in
  * hooks.
  */
-#ifndef MP_CAPTURE_SAMPLING_H
-#define MP_CAPTURE_SAMPLING_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -33,5 +32,3 @@ void mp_sampler_next(struct mp_sampler *sampler, uint32_t mean);
 bool mp_sampled_add(uint16_t track, uint64_t address);
 /* Removes a block. False: no kept block has that address, for certain. */
 bool mp_sampled_remove(uint16_t track, uint64_t address);
-
-#endif

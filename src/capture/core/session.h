@@ -6,8 +6,7 @@
  * tries again, ever more rarely (4 ms to 16 s). A forked child is pending again. A child made by a raw clone() finds
  * the page below wiped, and never records. All functions may be called in hooks, from any thread.
  */
-#ifndef MP_CAPTURE_SESSION_H
-#define MP_CAPTURE_SESSION_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -93,5 +92,3 @@ void mp_session_start(void);
 void mp_session_after_fork(bool inside_hook);
 /* For a forked child that lacks some of the recorder's memory: it stays silent. */
 void mp_session_give_up(void);
-
-#endif

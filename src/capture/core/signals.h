@@ -1,8 +1,7 @@
 /* Blocks the calling thread's signals, at rare moments at which the program's handlers must not run. This includes the
  * C library's own signals, which cancel threads. Signals raised by the thread's own instructions stay enabled, since
  * the kernel ends a process that blocks them. Never allocates. */
-#ifndef MP_CAPTURE_SIGNALS_H
-#define MP_CAPTURE_SIGNALS_H
+#pragma once
 
 #include <signal.h>
 #include <stdbool.h>
@@ -27,5 +26,3 @@ static inline void mp_signals_release(uint64_t before)
 {
     mp_syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof before);
 }
-
-#endif

@@ -6,8 +6,7 @@
  * unknown module. For frames it is MP_WIRE_FRAME_CUT, for tracks MP_TRACK_NONE, whose events are dropped. The loss is
  * counted in the header (lost_stacks, lost_strings, dropped_no_track, without_lock).
  */
-#ifndef MP_CAPTURE_TABLES_H
-#define MP_CAPTURE_TABLES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -34,5 +33,3 @@ uint32_t mp_table_string_locked(const char *text, size_t length);
 uint32_t mp_table_frame_locked(const struct mp_wire_frame *frame);
 uint32_t mp_table_node_locked(uint32_t parent, uint32_t frame);
 uint32_t mp_table_module_locked(const struct mp_wire_module *module);
-
-#endif

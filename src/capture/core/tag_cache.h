@@ -3,8 +3,7 @@
  * the hash and the id. Together with the bits that choose the slot, two hashes must agree in 58 bits for a wrong
  * answer. With 10^6 distinct stacks, one program in some 10^5 shows one wrong stack. New entries replace old ones.
  */
-#ifndef MP_CAPTURE_TAG_CACHE_H
-#define MP_CAPTURE_TAG_CACHE_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -64,5 +63,3 @@ static inline void mp_tag_cache_put(struct mp_tag_cache *cache, uint64_t hash, u
         }
     atomic_store_explicit(&cache->slots[(hash ^ victim) & (MP_TAG_CACHE_SLOTS - 1)], entry, memory_order_release);
 }
-
-#endif

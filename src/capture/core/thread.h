@@ -2,8 +2,7 @@
  * The recorder's data of a thread: its ring and its recursion guard. The memory of the parts (capture/core/front.h)
  * lies behind it. All of it is mapped, not allocated; large parts are only touched for deep stacks.
  */
-#ifndef MP_CAPTURE_THREAD_H
-#define MP_CAPTURE_THREAD_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -72,5 +71,3 @@ struct mp_thread *mp_thread_present(void);
 
 /* Makes the key whose destructor retires the ring of an ending thread. Call it before the first mp_thread_self(). */
 bool mp_thread_start(void);
-
-#endif

@@ -7,8 +7,7 @@
  * each part, mapped when the process attached. The mappings are left out of children and core dumps. mlockall() pins
  * only their opened part. Never allocates; any thread, in hooks.
  */
-#ifndef MP_CAPTURE_VIEWS_H
-#define MP_CAPTURE_VIEWS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -36,5 +35,3 @@ struct mp_record *mp_view_ring(uint32_t ring);
 void mp_views_blank(void);
 /* Maps blank memory at `at`, if nothing is mapped there. */
 void mp_view_put_blank(void *at, uint64_t bytes);
-
-#endif

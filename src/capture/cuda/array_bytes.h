@@ -1,9 +1,6 @@
 /* The bytes of an array, or of a mipmap with that many levels, from its description. Never allocates. */
-#ifndef MP_CAPTURE_CUDA_ARRAY_BYTES_H
-#define MP_CAPTURE_CUDA_ARRAY_BYTES_H
+#pragma once
 
 #include "capture/cuda/driver_abi.h"
 
 uint64_t mp_cuda_array_bytes(const struct mp_cu_array3d *array, unsigned levels);
-
-#endif

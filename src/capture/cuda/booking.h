@@ -12,8 +12,7 @@
  *
  * Any thread; outside a hook (both enter one). Never calls CUDA.
  */
-#ifndef MP_CAPTURE_CUDA_BOOKING_H
-#define MP_CAPTURE_CUDA_BOOKING_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -145,5 +144,3 @@ int mp_cuda_device_of(uint64_t context);
  * owned ends. */
 void mp_cuda_context_seen(struct mp_thread *thread, uint64_t context, int device, bool primary);
 void mp_cuda_context_gone(struct mp_thread *thread, uint64_t context);
-
-#endif

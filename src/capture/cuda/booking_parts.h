@@ -1,6 +1,5 @@
 /* Shared by the files of the booking. */
-#ifndef MP_CAPTURE_CUDA_BOOKING_PARTS_H
-#define MP_CAPTURE_CUDA_BOOKING_PARTS_H
+#pragma once
 
 #include "capture/cuda/booking.h"
 
@@ -69,5 +68,3 @@ void mp_cuda_pool_holds(struct mp_cuda_event *event, uint64_t pool, uint64_t byt
 uint64_t mp_cuda_capture_of(const struct mp_cuda_event *event, mp_cu_handle stream);
 /* Adds an alloc node to the graph memory of that number. */
 void mp_cuda_add_alloc_node(struct mp_cuda_event *event, uint64_t number, uint64_t address, uint64_t bytes, int device);
-
-#endif

@@ -5,8 +5,7 @@
  *
  * Callbacks run on the program's threads, in the middle of a driver's call. They call CUPTI at most, never CUDA.
  */
-#ifndef MP_CAPTURE_CUDA_CUPTI_H
-#define MP_CAPTURE_CUDA_CUPTI_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -55,5 +54,3 @@ mp_cupti_buffer_complete mp_cupti_take_buffer;
 void mp_cupti_take_record(const void *record);
 /* At the end, when all records are flushed: counts the expected records that did not come. */
 void mp_cupti_records_end(void);
-
-#endif

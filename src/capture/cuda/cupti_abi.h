@@ -5,8 +5,7 @@
  * Source: cupti_callbacks.h, cupti_activity.h and cupti_version.h of CUDA 13.0; cupti_activity_deprecated.h for the
  * layouts before.
  */
-#ifndef MP_CAPTURE_CUDA_CUPTI_ABI_H
-#define MP_CAPTURE_CUDA_CUPTI_ABI_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -145,5 +144,3 @@ typedef uint64_t mp_cupti_timestamp(void);
 #define MP_CUPTI_DECLARE_FUNCTION(name, needed, arguments) typedef int mp_##name arguments;
 MP_CUPTI_FUNCTIONS(MP_CUPTI_DECLARE_FUNCTION)
 #undef MP_CUPTI_DECLARE_FUNCTION
-
-#endif

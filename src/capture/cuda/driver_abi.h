@@ -6,8 +6,7 @@
  * Source: cuda.h, cudaTypedefs.h and generated_cuda_meta.h of CUDA 13.0. The driver's ABI is stable by name: these
  * declarations are right for every driver that exports the name.
  */
-#ifndef MP_CAPTURE_CUDA_DRIVER_ABI_H
-#define MP_CAPTURE_CUDA_DRIVER_ABI_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -148,5 +147,3 @@ enum { MP_CU_LOOKUP_PER_THREAD_STREAM = 2 };
 typedef int mp_cu_get_proc_address(const char *symbol, void **function, int version, unsigned long long flags);
 typedef int mp_cu_get_proc_address_v2(const char *symbol, void **function, int version, unsigned long long flags,
                                       int *status);
-
-#endif

@@ -11,8 +11,7 @@
  * cbid        of CUPTI's driver domain (CUPTI_DRIVER_TRACE_CBID_symbol)
  * action      its effect on the tracks (booking.c): calls of one action agree in the arguments that it reads
  */
-#ifndef MP_CAPTURE_CUDA_DRIVER_CALLS_H
-#define MP_CAPTURE_CUDA_DRIVER_CALLS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -398,5 +397,3 @@ static inline bool mp_cuda_ends_context(enum mp_cuda_action action)
 {
     return action == MP_CUDA_CONTEXT_DESTROY || action == MP_CUDA_PRIMARY_RELEASE || action == MP_CUDA_PRIMARY_RESET;
 }
-
-#endif

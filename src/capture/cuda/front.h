@@ -3,8 +3,7 @@
  * nobody. Programs always get the wrappers. While CUPTI records, the wrappers only watch, so that no call is lost if
  * CUPTI is released in the middle.
  */
-#ifndef MP_CAPTURE_CUDA_FRONT_H
-#define MP_CAPTURE_CUDA_FRONT_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -44,5 +43,3 @@ struct mp_cuda_hooks {
 const struct mp_cuda_hooks *memprof_cuda_v1(void);
 
 extern const struct mp_front mp_cuda_front_end;
-
-#endif

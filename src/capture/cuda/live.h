@@ -6,8 +6,7 @@
  *
  * Any thread, inside a hook. In a forked child mp_live_reset() comes first.
  */
-#ifndef MP_CAPTURE_CUDA_LIVE_H
-#define MP_CAPTURE_CUDA_LIVE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -76,5 +75,3 @@ unsigned mp_live_take_some(bool (*wanted)(const struct mp_live *entry, uint64_t 
 
 /* Forgets all entries and releases all locks, for a forked child. */
 void mp_live_reset(void);
-
-#endif

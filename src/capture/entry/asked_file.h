@@ -4,8 +4,7 @@
  *
  * Runs in the program, on the thread that called memprof_snapshot(). The caller saves errno. Allocates nothing.
  */
-#ifndef MP_CAPTURE_ASKED_FILE_H
-#define MP_CAPTURE_ASKED_FILE_H
+#pragma once
 
 #include <limits.h>
 #include <stdbool.h>
@@ -20,5 +19,3 @@ struct mp_asked_file {
 void mp_asked_file_make(struct mp_asked_file *file, const char *path, unsigned number, bool force);
 /* Moves the file to `path` if it is `whole`, else removes it. False: there is no file at `path`. */
 bool mp_asked_file_end(const struct mp_asked_file *file, const char *path, bool whole, bool force);
-
-#endif

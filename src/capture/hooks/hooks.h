@@ -7,8 +7,7 @@
  * Never allocates, prints or ends the program. It asks the driver questions only outside of any hook, on the program's
  * own thread. The caller of a wrapper could ask the same questions there.
  */
-#ifndef MP_CAPTURE_HOOKS_HOOKS_H
-#define MP_CAPTURE_HOOKS_HOOKS_H
+#pragma once
 
 #include "capture/cuda/front.h"
 
@@ -36,5 +35,3 @@ extern void *const mp_hooks_wrappers[MP_CUDA_CALL_COUNT];
 void mp_hooks_ask(const struct mp_hook_call *call, int result, struct mp_cuda_facts *facts);
 /* Reports the devices' UUIDs, once in a process's life. */
 void mp_hooks_report_devices(const struct mp_cuda_hooks *recorder);
-
-#endif

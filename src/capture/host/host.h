@@ -9,8 +9,7 @@
  * Both functions may be called in any context in which malloc() and free() may. They never allocate, keep errno, and
  * take no lock of the program's.
  */
-#ifndef MP_CAPTURE_HOST_H
-#define MP_CAPTURE_HOST_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -28,5 +27,3 @@ struct mp_host_hooks {
 };
 /* For the wrappers' library. From then on stacks leave that library's frames out. NULL: nothing is recorded here. */
 const struct mp_host_hooks *memprof_host_v1(void);
-
-#endif

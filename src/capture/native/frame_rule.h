@@ -13,8 +13,7 @@
  * base is 0x7ffe1010. The return address is read at 0x7ffe1008, the caller's rbp at 0x7ffe1000, and the caller's sp is
  * the base.
  */
-#ifndef MP_CAPTURE_NATIVE_FRAME_RULE_H
-#define MP_CAPTURE_NATIVE_FRAME_RULE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -43,5 +42,3 @@ struct mp_frame_rule mp_frame_rule_find(uintptr_t address, bool is_guess);
 /* Finds the function that contains `address`, or the part of it that the compiler placed apart. The library must stay
  * loaded. False: unknown. */
 bool mp_frame_rule_function(uintptr_t address, uintptr_t *start, uintptr_t *end);
-
-#endif

@@ -7,8 +7,7 @@
  * returns an error for an address that is not mapped. Some 4 system calls per library. Never allocates; any thread, in
  * hooks.
  */
-#ifndef MP_CAPTURE_NATIVE_LOADED_H
-#define MP_CAPTURE_NATIVE_LOADED_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -38,5 +37,3 @@ bool mp_loaded_next(const char *symbol, struct mp_loaded *found);
 bool mp_loaded_at(const void *address, struct mp_loaded *found);
 /* The address of the library's definition of `symbol`; NULL: it has none. */
 void *mp_loaded_symbol(const struct mp_loaded *loaded, const char *symbol);
-
-#endif

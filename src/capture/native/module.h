@@ -1,8 +1,7 @@
 /* Finds the loaded file whose code contains an address. Never allocates; may be called in hooks. From glibc 2.35 on it
  * takes no lock. With older versions it takes the lock of dl_iterate_phdr(); the loader runs none of the program's code
  * under that lock. */
-#ifndef MP_CAPTURE_NATIVE_MODULE_H
-#define MP_CAPTURE_NATIVE_MODULE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -31,5 +30,3 @@ struct mp_module_place {
 };
 /* Finds the loaded file that contains an address, without reading the file. False: none does. */
 bool mp_module_place(uintptr_t address, struct mp_module_place *place);
-
-#endif

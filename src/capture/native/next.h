@@ -3,8 +3,7 @@
  * PyTorch's own. The constructor looks up the definitions that are present then. Later ones are found in the loader's
  * list (capture/native/loaded.h), so that no hook takes the loader's lock.
  */
-#ifndef MP_CAPTURE_NEXT_H
-#define MP_CAPTURE_NEXT_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stddef.h>
@@ -30,5 +29,3 @@ void *mp_next_definition(struct mp_next *next, const void *caller);
     } while (0)
 
 #define MP_PRELOADED(name) __asm__(name) __attribute__((visibility("default")))
-
-#endif

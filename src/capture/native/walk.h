@@ -13,8 +13,7 @@
  * coroutine's, a signal handler's) is checked in each walk, since that stack may have been unmapped and replaced by a
  * smaller one.
  */
-#ifndef MP_CAPTURE_NATIVE_WALK_H
-#define MP_CAPTURE_NATIVE_WALK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -78,5 +77,3 @@ int mp_native_walk_frames(struct mp_known_frames *known, uint64_t generation, co
 
 /* Finds the function that contains `address`, or the part of it that the compiler placed apart. False: unknown. */
 bool mp_native_function(uintptr_t address, uintptr_t *start, uintptr_t *end);
-
-#endif

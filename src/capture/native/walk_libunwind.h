@@ -1,7 +1,6 @@
 /* The functions of walk.h by libunwind, with the same contracts. It takes locks, makes system calls and may
  * allocate. */
-#ifndef MP_CAPTURE_NATIVE_WALK_LIBUNWIND_H
-#define MP_CAPTURE_NATIVE_WALK_LIBUNWIND_H
+#pragma once
 
 #include "capture/native/walk.h"
 
@@ -11,5 +10,3 @@ void mp_libunwind_forget(void);
 struct mp_walked mp_libunwind_walk(uint64_t generation, void **addresses, int room);
 int mp_libunwind_walk_frames(struct mp_native_frame *frames, int room);
 bool mp_libunwind_function(uintptr_t address, uintptr_t *start, uintptr_t *end);
-
-#endif

@@ -3,8 +3,7 @@
  * the program point to our memory, which lives as long as the process, in a forked child too. A handle is checked
  * before it is used, since a program may pass a handle of another tool. No locks; any thread.
  */
-#ifndef MP_CAPTURE_NVTX_H
-#define MP_CAPTURE_NVTX_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -70,5 +69,3 @@ uint64_t mp_nvtx_lane_open(uint32_t name, uint32_t generation, uint32_t *lane);
  * mp_nvtx_lane_close(). */
 bool mp_nvtx_lane_ending(uint64_t id, uint32_t generation, uint32_t *lane, uint32_t *name);
 void mp_nvtx_lane_close(uint32_t lane);
-
-#endif

@@ -3,8 +3,7 @@
  * nvToolsExtMem.h and nvtxDetail/nvtxTypes.h; the build does not need these headers. The test program
  * tests/e2e/programs/nvtx.c compares both if the real headers are installed.
  */
-#ifndef MP_CAPTURE_NVTX_ABI_H
-#define MP_CAPTURE_NVTX_ABI_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -130,5 +129,3 @@ struct nvtx_regions_unregister {
     size_t count, element_bytes;
     const void *elements; /* addresses or handles */
 };
-
-#endif

@@ -1,8 +1,7 @@
 /*
  * Asks the interpreter's main thread to call a function of the shim between two instructions. Any thread, in hooks too.
  */
-#ifndef MP_CAPTURE_PYTHON_ASKER_H
-#define MP_CAPTURE_PYTHON_ASKER_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -22,5 +21,3 @@ bool mp_asker_is_asked(const struct mp_asker *asker);
 /* Requests the call. False if one is already requested, or if it cannot be requested now; `may_call_python` as for
  * mp_python_call_soon(). */
 bool mp_asker_call_soon(struct mp_asker *asker, bool may_call_python);
-
-#endif

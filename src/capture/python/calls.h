@@ -13,8 +13,7 @@
  * Loops are known for Python 3.9 to 3.11; from 3.12 on Python itself reports calls (python/libmemprof_calls.py). Never
  * allocates, takes no lock.
  */
-#ifndef MP_CAPTURE_PYTHON_CALLS_H
-#define MP_CAPTURE_PYTHON_CALLS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -56,5 +55,3 @@ enum mp_python_calls_answer mp_python_calls_look(const struct mp_python_layout *
 bool mp_python_loops(const struct mp_python_layout *layout, const char *code, uint32_t before, uint32_t position);
 
 bool mp_python_loops_known(const struct mp_python_layout *layout);
-
-#endif

@@ -1,7 +1,6 @@
 /* Verifies a layout: by the shape of memory without Python's help, then against Python's own API. Never allocates
  * itself. */
-#ifndef MP_CAPTURE_PYTHON_CHECKS_H
-#define MP_CAPTURE_PYTHON_CHECKS_H
+#pragma once
 
 #include "capture/python/layout.h"
 #include "capture/python/python_stack.h"
@@ -27,5 +26,3 @@ void mp_python_check_api_start(const struct mp_loaded *library);
  * Python's cyclic collector does not. */
 enum mp_python_verdict mp_python_check_api(const struct mp_python_layout *layout, const char *thread,
                                            const struct mp_python_stack *stack);
-
-#endif

@@ -3,8 +3,7 @@
  * version, for release builds, the same on x86-64 and aarch64. Nothing here calls into Python. Never allocates; any
  * thread.
  */
-#ifndef MP_CAPTURE_PYTHON_LAYOUT_H
-#define MP_CAPTURE_PYTHON_LAYOUT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -54,5 +53,3 @@ const struct mp_python_layout *mp_python_layout_find(unsigned minor, bool free_t
 /* Compares the layout with the offsets that Python 3.13 and later publish at the start of `runtime` (their _PyRuntime).
  * True if they agree, and for versions that publish none. */
 bool mp_python_layout_agrees(const struct mp_python_layout *layout, const void *runtime);
-
-#endif

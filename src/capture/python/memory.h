@@ -1,6 +1,5 @@
 /* Reading an interpreter's memory at byte offsets. Never allocates; any thread. */
-#ifndef MP_CAPTURE_PYTHON_MEMORY_H
-#define MP_CAPTURE_PYTHON_MEMORY_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -44,5 +43,3 @@ static inline size_t mp_utf8_encode(char *to, uint32_t character)
     to[0] = (char)((0xf00 >> width & 0xff) | character);
     return width;
 }
-
-#endif

@@ -11,8 +11,7 @@
  *
  * If only the inner group was read, the outer LOOP stays native.
  */
-#ifndef MP_CAPTURE_PYTHON_MERGE_H
-#define MP_CAPTURE_PYTHON_MERGE_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -88,5 +87,3 @@ struct mp_pairing mp_merge_pair(const struct mp_interpreter_ranges *ranges, cons
 uint32_t mp_merge(const struct mp_interpreter_ranges *ranges, const struct mp_native_stack *native,
                   const struct mp_python_stack *python, const struct mp_pairing *pairing, struct mp_merged_frame *to,
                   uint32_t room);
-
-#endif

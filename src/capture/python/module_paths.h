@@ -6,8 +6,7 @@
  * If a module has no name yet, the interpreter is asked to call the shim's function on its main thread. Never
  * allocates.
  */
-#ifndef MP_CAPTURE_MODULE_PATHS_H
-#define MP_CAPTURE_MODULE_PATHS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -26,5 +25,3 @@ void mp_module_name(const void *module, const char *path);
 /* Sets the function to call for unnamed modules; NULL: none. It returns 0, or -1 with a Python exception set, which is
  * then raised in the program. */
 void mp_module_ask(int (*ask)(void *), void *context);
-
-#endif

@@ -15,8 +15,7 @@
  * * A libpython opened with RTLD_LOCAL is not found.
  * * A thread in the middle of a walk when the interpreter begins to shut down may read frames while they are freed.
  */
-#ifndef MP_CAPTURE_PYTHON_STACK_H
-#define MP_CAPTURE_PYTHON_STACK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -95,5 +94,3 @@ uintptr_t mp_python_interpreter_loop(void);
 
 /* Why Python frames are off: a sentence that stays valid. NULL while they are on. */
 const char *mp_python_note(void);
-
-#endif

@@ -1,6 +1,5 @@
 /* The Python interpreter of this process, found in the dynamic loader's list. */
-#ifndef MP_CAPTURE_PYTHON_RUNTIME_H
-#define MP_CAPTURE_PYTHON_RUNTIME_H
+#pragma once
 
 #include "capture/native/loaded.h"
 #include "capture/python/layout.h"
@@ -22,5 +21,3 @@ bool mp_python_runtime_find(struct mp_python_runtime *runtime);
 /* Keeps the interpreter's library from being unloaded. Takes the loader's lock: call it outside of hooks, before the
  * first library is unloaded. */
 void mp_python_runtime_keep(const struct mp_python_runtime *runtime);
-
-#endif

@@ -1,6 +1,5 @@
 /* Walks frames and reads texts by a given layout. python_stack.h calls it once a layout is trusted. */
-#ifndef MP_CAPTURE_PYTHON_WALK_H
-#define MP_CAPTURE_PYTHON_WALK_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -37,5 +36,3 @@ bool mp_python_describe_code(const struct mp_python_layout *layout, const char *
  * of Python 3.`minor`. 0: it has no line. */
 uint32_t mp_python_line(unsigned minor, const unsigned char *table, size_t size, uint32_t first_line,
                         uint32_t instruction);
-
-#endif

@@ -4,8 +4,7 @@
  * The path is walked raw and hashed. For a known hash a cache returns the id without any lock. Only a new path is taken
  * apart: modules found, Python names copied, frames and nodes entered into the spool's tables.
  */
-#ifndef MP_CAPTURE_STACK_H
-#define MP_CAPTURE_STACK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -80,5 +79,3 @@ struct mp_captured mp_stack_creation(struct mp_thread *thread);
 /* The same if this thread was at that path before. Touches only the thread's own memory, so the thread's guard is
  * enough, without a hook's ring. False: the path is new. */
 bool mp_stack_creation_again(struct mp_thread *thread, struct mp_captured *creation);
-
-#endif

@@ -1,6 +1,5 @@
 /* PyTorch as a front end of the recorder. Its preloaded definitions and its shim share these functions. */
-#ifndef MP_CAPTURE_TORCH_H
-#define MP_CAPTURE_TORCH_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -85,5 +84,3 @@ static inline void mp_holders_pass_by(bool may_call_python)
     if (__builtin_expect(wished || atomic_load_explicit(&mp_holders_wanted, memory_order_relaxed), 0))
         mp_holders_come_by(may_call_python);
 }
-
-#endif

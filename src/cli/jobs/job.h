@@ -2,8 +2,7 @@
  * Several recordings, a folder of them, or a file that `memprof merge` made, as one job: shared by the commands that
  * answer from it.
  */
-#ifndef MP_CLI_JOB_H
-#define MP_CLI_JOB_H
+#pragma once
 
 #include "analysis/job/job.h"
 #include "analysis/job/job_view.h"
@@ -48,5 +47,3 @@ typedef void mp_job_text_writer(struct mp_text *text, const struct mp_job_view *
 typedef void mp_job_json_writer(struct mp_json *json, const char *key, const struct mp_job_view *job,
                                 const struct mp_view *view);
 int mp_job_answer(const struct mp_invocation *invocation, mp_job_text_writer *text, mp_job_json_writer *json);
-
-#endif

@@ -1,6 +1,5 @@
 /* Which recordings make up a job: files that operands and folders name, without those that others already contain. */
-#ifndef MP_CLI_JOB_PATHS_H
-#define MP_CLI_JOB_PATHS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -37,5 +36,3 @@ void mp_job_add_paths(const struct mp_invocation *invocation, const struct mp_jo
 /* The paths as bytes for another process, and back; false if the bytes are no paths. */
 void mp_job_paths_pack(const struct mp_job_paths *paths, struct mp_buffer *out);
 bool mp_job_paths_unpack(const char *bytes, size_t size, struct mp_job_paths *paths);
-
-#endif

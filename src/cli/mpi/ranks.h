@@ -2,8 +2,7 @@
  * The processes that mpirun started together, through the library libmemprof-mpi.so. memprof itself does not need MPI:
  * it opens the library only under MPI's launcher. Ranks exchange only bytes.
  */
-#ifndef MP_CLI_MPI_RANKS_H
-#define MP_CLI_MPI_RANKS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -19,5 +18,3 @@ struct mp_mpi_ranks {
     bool (*receive)(int from, void **bytes, size_t *size);
     void (*end)(void);
 };
-
-#endif

@@ -1,6 +1,5 @@
 /* A merge by all processes that mpirun started: each takes its share of the recordings, and a tree joins them. */
-#ifndef MP_CLI_MPI_TREE_H
-#define MP_CLI_MPI_TREE_H
+#pragma once
 
 #include "cli/jobs/job.h"
 #include "cli/mpi/ranks.h"
@@ -19,5 +18,3 @@ int mp_mpi_tell_paths(const struct mp_mpi_ranks *ranks, int rank, int size, int 
 /* Joins the jobs of all ranks into that of rank 0. Fails if any rank's `status` is not 0. All ranks must call this, as
  * they wait for each other. The other ranks' jobs are given up, and their *job is NULL. Returns an exit status. */
 int mp_mpi_join(const struct mp_mpi_ranks *ranks, int rank, int size, int status, struct mp_job **job);
-
-#endif

@@ -1,6 +1,5 @@
 /* The GPUs that `memprof plan` knows, from the stand-ins' file `devices`, or from a file of the user. */
-#ifndef MP_CLI_PLAN_DEVICES_H
-#define MP_CLI_PLAN_DEVICES_H
+#pragma once
 
 #include <stdint.h>
 
@@ -19,5 +18,3 @@ struct mp_plan_device {
  * stand-ins. The error about an unknown name lists the known ones. */
 enum mp_status mp_plan_device_find(const char *folder, const char *wanted, struct mp_plan_device *device,
                                    struct mp_error *error);
-
-#endif

@@ -1,6 +1,5 @@
 /* The messages that `memprof plan` prints at its end, on stderr. */
-#ifndef MP_CLI_PLAN_MESSAGES_H
-#define MP_CLI_PLAN_MESSAGES_H
+#pragma once
 
 #include "base/json.h"
 #include "cli/record/plan_devices.h"
@@ -29,5 +28,3 @@ void mp_plan_print_json(struct mp_json *json);
 
 /* Prints the outcome. False: something was lost, or nothing was planned. */
 bool mp_plan_report(const struct mp_collector_result *result, const struct mp_plan_device *device, bool quiet);
-
-#endif

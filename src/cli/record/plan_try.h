@@ -1,11 +1,8 @@
 /* `memprof plan --try KEY=VALUE,...`: plans a server with its given settings, with each setting of the option, and with
  * all of them. */
-#ifndef MP_CLI_PLAN_TRY_H
-#define MP_CLI_PLAN_TRY_H
+#pragma once
 
 #include "cli/options.h"
 
 /* Main thread. Returns an exit status. */
 int mp_plan_try(const struct mp_invocation *invocation);
-
-#endif

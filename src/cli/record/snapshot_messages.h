@@ -1,6 +1,5 @@
 /* Messages of `memprof snapshot`, all on stderr. */
-#ifndef MP_CLI_SNAPSHOT_MESSAGES_H
-#define MP_CLI_SNAPSHOT_MESSAGES_H
+#pragma once
 
 #include "collect/session/collector.h"
 
@@ -13,5 +12,3 @@ bool mp_snapshot_report(const struct mp_collector_result *result, const struct m
  * the second reports the outcome of other snapshots. `quiet` points to a bool. */
 void mp_snapshot_say_oom(void *quiet, const struct mp_snapshot_outcome *outcome);
 void mp_snapshot_say(void *quiet, const struct mp_snapshot_outcome *outcome);
-
-#endif

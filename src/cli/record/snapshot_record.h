@@ -1,6 +1,5 @@
 /* Recording a command, for `memprof snapshot` and `memprof plan`. Main thread. */
-#ifndef MP_CLI_SNAPSHOT_RECORD_H
-#define MP_CLI_SNAPSHOT_RECORD_H
+#pragma once
 
 #include "cli/options.h"
 #include "collect/session/collector.h"
@@ -16,5 +15,3 @@ struct mp_snapshot_way {
 
 /* Records the invocation's operands as a command. `way`: NULL for `memprof snapshot`'s own. Returns an exit status. */
 int mp_snapshot_record(const struct mp_invocation *invocation, const struct mp_snapshot_way *way);
-
-#endif

@@ -2,8 +2,7 @@
  * The live blocks of one process, as its collector gave them: their sites, with growth and the leak rule's verdict, and
  * their categories. It is made once, then read by any thread.
  */
-#ifndef MP_CLI_TOP_BLOCKS_H
-#define MP_CLI_TOP_BLOCKS_H
+#pragma once
 
 #include "analysis/leaks/leaks.h"
 #include "cli/top/top_data.h"
@@ -30,5 +29,3 @@ struct mp_top_blocks {
 enum mp_status mp_top_blocks_read(int fd, struct mp_top_names *names, struct mp_top_blocks **blocks,
                                   struct mp_error *error);
 void mp_top_blocks_free(struct mp_top_blocks *blocks);
-
-#endif

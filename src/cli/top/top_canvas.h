@@ -4,8 +4,7 @@
  * columns of the terminal (East Asian letters take two). Without `utf8` all but ASCII becomes '?'; with it, the locale
  * must have been set. One thread at a time.
  */
-#ifndef MP_CLI_TOP_CANVAS_H
-#define MP_CLI_TOP_CANVAS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -51,5 +50,3 @@ void mp_top_repeat(struct mp_top_canvas *canvas, enum mp_top_style style, const 
 /* The columns that a text would take. */
 unsigned mp_top_width(const struct mp_top_canvas *canvas, const char *text);
 void mp_top_canvas_free(struct mp_top_canvas *canvas);
-
-#endif

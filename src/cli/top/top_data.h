@@ -2,8 +2,7 @@
  * The processes that are being recorded, as their collectors describe them (collect/session/collector_parts.h), and how
  * they are shown: one row for each device of each process. One thread at a time.
  */
-#ifndef MP_CLI_TOP_DATA_H
-#define MP_CLI_TOP_DATA_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -75,5 +74,3 @@ const struct mp_top_growth *mp_top_growth_of(const struct mp_top_process *proces
 uint64_t mp_top_weight(const struct mp_top_process *process);
 /* Sorts by rank, then by the order of pids. */
 void mp_top_processes_sort(struct mp_top_processes *processes);
-
-#endif

@@ -2,8 +2,7 @@
  * Draws one picture: the processes with their devices, and below them the sites of the chosen process. Used for the
  * terminal, with a line of keys, and for `--once`. One thread at a time.
  */
-#ifndef MP_CLI_TOP_FRAME_H
-#define MP_CLI_TOP_FRAME_H
+#pragma once
 
 #include <time.h>
 
@@ -25,5 +24,3 @@ struct mp_top_view {
 /* The process that the view has chosen, or chooses by default; NULL: there are no processes. */
 const struct mp_top_process *mp_top_chosen(const struct mp_top_view *view, const struct mp_top_state *state);
 void mp_top_frame_draw(struct mp_top_view *view, const struct mp_top_state *state, struct mp_top_canvas *canvas);
-
-#endif

@@ -3,8 +3,7 @@
  * keeps the answers. mp_top_gather_round() and mp_top_gather_look() ask once. After mp_top_gather_start() two threads
  * ask again and again, so that drawing never waits. The answers are read under a lock.
  */
-#ifndef MP_CLI_TOP_GATHER_H
-#define MP_CLI_TOP_GATHER_H
+#pragma once
 
 #include "cli/top/top_blocks.h"
 #include "cli/top/top_data.h"
@@ -42,5 +41,3 @@ void mp_top_gather_choose(struct mp_top_gather *gather, uint64_t recording);
 uint64_t mp_top_gather_number(struct mp_top_gather *gather);
 void mp_top_gather_take(struct mp_top_gather *gather, struct mp_top_state *state);
 void mp_top_gather_give_back(struct mp_top_gather *gather, struct mp_top_state *state);
-
-#endif

@@ -2,8 +2,7 @@
  * Functions and lines of a running program's native frames. `top` finds and keeps them, not the collector: it asks
  * again and again for the same frames. Only frames in stacks of live blocks are looked up. One thread at a time.
  */
-#ifndef MP_CLI_TOP_NAMES_H
-#define MP_CLI_TOP_NAMES_H
+#pragma once
 
 #include <sys/types.h>
 
@@ -16,5 +15,3 @@ struct mp_top_names *mp_top_names_new(pid_t pid);
 /* Names the frames of the sites' stacks in the model. */
 void mp_top_names_fill(struct mp_top_names *names, struct mp_model *model, const struct mp_sites *sites);
 void mp_top_names_free(struct mp_top_names *names);
-
-#endif

@@ -2,8 +2,7 @@
  * Reads the machine's devices repeatedly, while a recording asks for it, on a separate thread: NVML may take
  * milliseconds, and rings would fill up meanwhile. One watch serves all recordings of a session.
  */
-#ifndef MP_COLLECT_DEVICE_WATCH_H
-#define MP_COLLECT_DEVICE_WATCH_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -90,5 +89,3 @@ void mp_device_watch_ask(struct mp_device_watch *watch, bool at_once);
 bool mp_device_watch_first(struct mp_device_watch *watch, unsigned gpu, struct mp_device_reading *reading);
 /* The next reading after *cursor (0 at first), which moves on; false: there is none yet. */
 bool mp_device_watch_next(struct mp_device_watch *watch, uint64_t *cursor, struct mp_device_reading *reading);
-
-#endif

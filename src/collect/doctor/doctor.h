@@ -3,8 +3,7 @@
  * Works without a GPU and without a driver. Child processes try foreign libraries and programs, so that a crash or hang
  * costs only a line of the answer. One thread. Lack of memory ends the program.
  */
-#ifndef MP_COLLECT_DOCTOR_H
-#define MP_COLLECT_DOCTOR_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -48,5 +47,3 @@ bool mp_doctor_ask(mp_doctor_question *ask, const void *context, char answer[MP_
  * libraries that came with it (room of PATH_MAX); "": none. */
 void mp_doctor_python(struct mp_checks *checks, char *site);
 void mp_doctor_cupti(struct mp_checks *checks, const char *site);
-
-#endif

@@ -15,8 +15,7 @@
  *
  * Pure except for the files; one thread at a time, any thread.
  */
-#ifndef MP_COLLECT_FOLD_H
-#define MP_COLLECT_FOLD_H
+#pragma once
 
 #include "base/vec.h"
 #include "format/writer.h"
@@ -54,5 +53,3 @@ enum mp_status mp_fold_tables_flush(struct mp_fold_tables *tables, struct mp_wri
 /* The text of a string id; "" if there is none. */
 const char *mp_fold_tables_text(const struct mp_fold_tables *tables, uint32_t string);
 void mp_fold_tables_free(struct mp_fold_tables *tables);
-
-#endif

@@ -4,8 +4,7 @@
  * and pool. Segments give the same facts for blocks that are live at the reading. Bounded: the newest MP_HISTORY_ALLOCS
  * allocations of a track wait for their entry. One thread at a time.
  */
-#ifndef MP_COLLECT_HISTORY_H
-#define MP_COLLECT_HISTORY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -109,5 +108,3 @@ void mp_history_held_free(struct mp_history_held *held);
 
 uint64_t mp_history_bytes(const struct mp_history *history);
 void mp_history_free(struct mp_history *history);
-
-#endif

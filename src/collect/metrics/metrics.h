@@ -2,8 +2,7 @@
  * Metrics of the running processes for Prometheus and similar tools, in a file rewritten every few seconds (for
  * node_exporter's textfile collector). One thread at a time.
  */
-#ifndef MP_COLLECT_METRICS_H
-#define MP_COLLECT_METRICS_H
+#pragma once
 
 #include <sys/types.h>
 
@@ -23,5 +22,3 @@ enum mp_status mp_metrics_open(const char *path, struct mp_metrics *metrics, str
 void mp_metrics_serve(struct mp_metrics *metrics, struct mp_recording *const *recordings, size_t count);
 /* Removes the file if it is still ours, so that ended processes are not reported. */
 void mp_metrics_close(struct mp_metrics *metrics);
-
-#endif

@@ -5,8 +5,7 @@
  * Categories that follow from lifetimes and later phases (analysis/categories/categories.h) are not known yet, and
  * count as other. One thread at a time.
  */
-#ifndef MP_COLLECT_METRICS_TEXT_H
-#define MP_COLLECT_METRICS_TEXT_H
+#pragma once
 
 #include "base/buffer.h"
 #include "collect/recording/recording.h"
@@ -15,5 +14,3 @@
 
 /* Appends the text, up to "# EOF". Takes time in proportion to the number of live blocks. */
 void mp_metrics_write(struct mp_buffer *out, struct mp_recording *const *recordings, size_t count);
-
-#endif

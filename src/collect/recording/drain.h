@@ -11,8 +11,7 @@
  * The drain takes alloc 10, alloc 15, free 20 and alloc 20. At equal times a free comes first, since its address may be
  * reused at once. Alloc 50 waits, since the hook may still write a record of time 40.
  */
-#ifndef MP_COLLECT_DRAIN_H
-#define MP_COLLECT_DRAIN_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -46,5 +45,3 @@ uint64_t mp_drain_taken(const struct mp_drain *drain);
 /* Call it when the taken records are safe in the file. Frees their room, and gives the rings of ended threads to new
  * threads. */
 void mp_drain_release(const struct mp_drain *drain, struct mp_spool_header *spool);
-
-#endif

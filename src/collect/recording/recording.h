@@ -2,8 +2,7 @@
  * One process being recorded: from its spool, through its state, into its snapshot file. The same steps serve the
  * running collector and `memprof recover`, which begins with a file's contents. One thread at a time.
  */
-#ifndef MP_COLLECT_RECORDING_H
-#define MP_COLLECT_RECORDING_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -357,5 +356,3 @@ void mp_recording_free(struct mp_recording *recording, bool remove_spool);
 /* Writes to `fd`, an empty file, and closes it. The file has what the recording has taken so far. Symbols may take
  * seconds: call it in a child of the collector (collect/session/snapshots.h). */
 enum mp_status mp_live_file_write(struct mp_recording *recording, int fd, struct mp_error *error);
-
-#endif

@@ -1,7 +1,6 @@
 /* Calls between the parts of a recording: taking records (recording_take.c), writing the file (recording_write.c), the
  * rounds and the end (recording.c). Other code does not include this file. */
-#ifndef MP_COLLECT_RECORDING_PARTS_H
-#define MP_COLLECT_RECORDING_PARTS_H
+#pragma once
 
 #include "collect/recording/recording.h"
 
@@ -94,5 +93,3 @@ bool mp_recording_lacks_names(const struct mp_spool_header *spool);
 /* Looks in the tables for functions that only a worker runs, and writes the role, if found, into the process's
  * membership in the spool's header. */
 void mp_recording_find_role(struct mp_recording *recording);
-
-#endif

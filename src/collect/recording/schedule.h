@@ -3,8 +3,7 @@
  * the window before or after an event. The program's own starts and stops apply in addition. Pure; one thread at a
  * time.
  */
-#ifndef MP_COLLECT_SCHEDULE_H
-#define MP_COLLECT_SCHEDULE_H
+#pragma once
 
 #include <regex.h>
 #include <stdbool.h>
@@ -54,5 +53,3 @@ enum mp_schedule_wish {
  * region; `is_step`: a step begins with the event. */
 enum mp_schedule_wish mp_schedule_next(const struct mp_schedule *schedule, struct mp_schedule_state *state,
                                        uint32_t ring, const struct mp_event *event, const char *name, bool is_step);
-
-#endif

@@ -2,8 +2,7 @@
  * Finds access tokens by their shape: services give their tokens fixed beginnings so that scanners find them. Pure; any
  * thread.
  */
-#ifndef MP_COLLECT_SECRET_SHAPES_H
-#define MP_COLLECT_SECRET_SHAPES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -18,5 +17,3 @@ size_t mp_secret_shapes_mask(char *text, const char *marks);
 
 /* Sets *copy to the text without such secrets; the caller frees it. NULL: the text has none. False: out of memory. */
 bool mp_secret_shapes_without(const char *text, size_t length, char **copy);
-
-#endif

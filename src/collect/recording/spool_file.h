@@ -5,8 +5,7 @@
  * the user's program. One thread at a time. The thread that creates a spool must live as long as the collector: it
  * holds the robust futex by which the recorder sees that a collector reads.
  */
-#ifndef MP_COLLECT_SPOOL_FILE_H
-#define MP_COLLECT_SPOOL_FILE_H
+#pragma once
 
 #include <linux/futex.h>
 
@@ -39,5 +38,3 @@ char *mp_spool_file_find(const char *output, const char *output_folder);
 
 /* Unmaps and closes, on the thread that created the spool; `remove` also deletes the file. */
 void mp_spool_file_close(struct mp_spool_file *spool, bool remove);
-
-#endif

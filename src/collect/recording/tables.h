@@ -3,8 +3,7 @@
  * threads. Entries keep their numbers except for strings, which the file renumbers because the collector adds its own.
  * One thread at a time.
  */
-#ifndef MP_COLLECT_TABLES_H
-#define MP_COLLECT_TABLES_H
+#pragma once
 
 #include "base/error.h"
 #include "base/intern.h"
@@ -66,5 +65,3 @@ enum mp_status mp_tables_read(struct mp_tables *tables, struct mp_spool_header *
 enum mp_status mp_tables_write(struct mp_tables *tables, struct mp_spool_header *spool, struct mp_writer *writer,
                                struct mp_error *error);
 void mp_tables_free(struct mp_tables *tables);
-
-#endif

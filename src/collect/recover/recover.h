@@ -2,8 +2,7 @@
  * Makes a complete recording from what a kill left: a cut file, the spool with records that the collector had not
  * written yet, or both. Each event is taken once: the file's last chunk says how far it had read each ring.
  */
-#ifndef MP_COLLECT_RECOVER_H
-#define MP_COLLECT_RECOVER_H
+#pragma once
 
 #include "collect/recording/recording.h"
 #include "collect/recording/spool_file.h"
@@ -54,5 +53,3 @@ enum mp_status mp_left_spool(const struct mp_reader *reader, const char *path, s
 /* Looks for a spool that has more than the file at `path`. MP_OK: a killed collector left one. MP_BUSY: its program
  * still uses it (the error's text names the program). MP_NOT_FOUND: there is none. */
 enum mp_status mp_left_look(const char *path, struct mp_error *error);
-
-#endif

@@ -2,8 +2,7 @@
  * The rights of a process that asks memprof to write a file. memprof does so only if that process could: with its user,
  * groups, capabilities, root and mounts at this moment. Landlock domains are not seen. One thread at a time.
  */
-#ifndef MP_COLLECT_ASKER_H
-#define MP_COLLECT_ASKER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -21,5 +20,3 @@ int mp_asker_may_not_look(uint32_t pid);
 
 /* "pid 12 runs as uid 65534 and may not write PATH (Permission denied)". */
 enum mp_status mp_asker_fail(uint32_t pid, const char *path, int reason, struct mp_error *error);
-
-#endif

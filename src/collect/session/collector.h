@@ -2,8 +2,7 @@
  * `memprof snapshot`: starts a command, and collects what its processes record until it has ended. One call, on the
  * main thread: a thread that lives as long as the process must hold the spools' futexes.
  */
-#ifndef MP_COLLECT_COLLECTOR_H
-#define MP_COLLECT_COLLECTOR_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -58,5 +57,3 @@ void mp_refused_say(const struct mp_refused *refused, char *text, size_t room);
 enum mp_status mp_collector_run(const struct mp_collector_options *options, struct mp_collector_result *result,
                                 struct mp_error *error);
 void mp_collector_result_free(struct mp_collector_result *result);
-
-#endif

@@ -1,8 +1,7 @@
 /*
  * Shared by collector.c, collector_accept.c and the parts that they run. Not for others.
  */
-#ifndef MP_COLLECT_COLLECTOR_PARTS_H
-#define MP_COLLECT_COLLECTOR_PARTS_H
+#pragma once
 
 #include <pthread.h>
 #include <signal.h>
@@ -256,5 +255,3 @@ void mp_command_line_mask(char *arguments);
 
 /* Reads and masks, then cuts to `room`, since half a token would have no shape. */
 void mp_command_line_masked(uint32_t pid, char *arguments, size_t room);
-
-#endif

@@ -4,8 +4,7 @@
  * for a file, it comes with the descriptor of an empty regular file for the answer. The client thus chooses the place.
  * The answer is one message of fixed size.
  */
-#ifndef MP_COLLECT_CONTROL_H
-#define MP_COLLECT_CONTROL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -83,5 +82,3 @@ enum mp_status mp_control_ask_holders(pid_t pid, uint32_t budget_ms, int *fd, pi
 /* Adds the path of each possible socket of a session to `paths`. Nobody may be listening there any more. `thorough`:
  * also searches all processes, which takes some 20 microseconds each. False: memory is short. */
 bool mp_sessions_find(bool thorough, struct mp_intern *paths);
-
-#endif

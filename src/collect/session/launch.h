@@ -1,6 +1,5 @@
 /* Starts the command under the recorder. */
-#ifndef MP_COLLECT_LAUNCH_H
-#define MP_COLLECT_LAUNCH_H
+#pragma once
 
 #include <signal.h>
 #include <stdbool.h>
@@ -36,5 +35,3 @@ struct mp_launch {
 
 /* Starts the command. On failure, *exec_errno is the reason if it could not be executed. */
 enum mp_status mp_launch_command(const struct mp_launch *launch, pid_t *pid, int *exec_errno, struct mp_error *error);
-
-#endif

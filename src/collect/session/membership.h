@@ -1,6 +1,5 @@
 /* The role of a process in its job. Reads /proc; any thread. */
-#ifndef MP_COLLECT_MEMBERSHIP_H
-#define MP_COLLECT_MEMBERSHIP_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -25,5 +24,3 @@ struct mp_environment {
 };
 void mp_membership_of_environment(const struct mp_environment *own, const struct mp_environment *outer, size_t count,
                                   struct mp_member *member);
-
-#endif

@@ -1,6 +1,5 @@
 /* Names of snapshot files. Pure, except for the machine's name; any thread. */
-#ifndef MP_COLLECT_NAMING_H
-#define MP_COLLECT_NAMING_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -32,5 +31,3 @@ bool mp_naming_separates_processes(const char *pattern);
 /* The file name for a process; freed by the caller, NULL: memory is short. `number` 0 gives the plain name, n > 0 the
  * n-th alternative: run.mp, run.PID.mp, run.PID.2.mp. */
 char *mp_naming_path(const struct mp_naming *naming, const struct mp_named *process, unsigned number);
-
-#endif

@@ -3,8 +3,7 @@
  * ancestor notes it, or the command's file. A process that gets descriptors or an answer later withdraws its refusal.
  * One thread at a time.
  */
-#ifndef MP_COLLECT_REFUSED_H
-#define MP_COLLECT_REFUSED_H
+#pragma once
 
 #include "collect/session/collector_parts.h"
 
@@ -14,5 +13,3 @@ void mp_refused_add(struct mp_refused *refused, uint32_t pid, const char *name, 
  * it is left unless `ending`. */
 void mp_refused_take(const struct mp_collector *collector, uint32_t above, bool ending, struct mp_refused *refused);
 void mp_refused_merge(struct mp_refused *into, const struct mp_refused *from);
-
-#endif

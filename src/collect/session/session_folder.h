@@ -1,6 +1,5 @@
 /* The folder of a session's socket: only for the user, with an unguessable name. One thread at a time. */
-#ifndef MP_COLLECT_SESSION_FOLDER_H
-#define MP_COLLECT_SESSION_FOLDER_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -15,5 +14,3 @@ enum mp_status mp_session_folder_make(char folder[MP_SESSION_FOLDER_ROOM], int *
 
 /* True if a folder has such a name. */
 bool mp_session_folder_is_name(const char *name);
-
-#endif

@@ -3,8 +3,7 @@
  * it from the collector's state at that moment, so that neither the program nor the collector waits. One thread at a
  * time.
  */
-#ifndef MP_COLLECT_SNAPSHOTS_H
-#define MP_COLLECT_SNAPSHOTS_H
+#pragma once
 
 #include <stdbool.h>
 #include <sys/types.h>
@@ -70,5 +69,3 @@ enum mp_status mp_snapshots_start_for(struct mp_snapshots *snapshots, struct mp_
 bool mp_snapshots_reap(struct mp_snapshots *snapshots, bool wait, uint64_t *recording, uint32_t *number, bool *written);
 void mp_snapshots_answer(struct mp_recording *recording, uint32_t number, bool written);
 void mp_snapshots_free(struct mp_snapshots *snapshots);
-
-#endif

@@ -2,8 +2,7 @@
  * Processes of a session that outlive its command: recorded ones, and ones with its environment that have allocated
  * nothing yet. A daemon that emptied its environment before its first allocation is not found.
  */
-#ifndef MP_COLLECT_SURVIVORS_H
-#define MP_COLLECT_SURVIVORS_H
+#pragma once
 
 #include "collect/session/collector_parts.h"
 
@@ -20,5 +19,3 @@ void mp_survivors_find(const struct mp_collector *collector, struct mp_survivors
 bool mp_survivors_are_left(const struct mp_collector *collector, struct mp_survivors *survivors);
 /* One sentence without a full stop. */
 void mp_survivors_say(const struct mp_survivors *survivors, char *text, size_t room);
-
-#endif

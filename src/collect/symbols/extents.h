@@ -3,8 +3,7 @@
  * the one that begins last wins; among equal ranges the highest rank wins. Outside of all ranges the answer is 0.
  * Zero-initialised is empty; add everything, then seal, then look up. One thread at a time.
  */
-#ifndef MP_COLLECT_EXTENTS_H
-#define MP_COLLECT_EXTENTS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -32,5 +31,3 @@ bool mp_extents_seal(struct mp_extents *extents);
 /* The value of the range that holds the address, or 0. */
 uint64_t mp_extents_find(const struct mp_extents *extents, uint64_t address);
 void mp_extents_free(struct mp_extents *extents);
-
-#endif

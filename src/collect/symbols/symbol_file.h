@@ -1,6 +1,5 @@
 /* The symbols of one open ELF file: its symbol table, and DWARF from it or from its debug file. */
-#ifndef MP_COLLECT_SYMBOL_FILE_H
-#define MP_COLLECT_SYMBOL_FILE_H
+#pragma once
 
 #include <elfutils/libdw.h>
 #include <elfutils/libdwfl.h>
@@ -88,5 +87,3 @@ struct mp_demangler *mp_demangler_open(void); /* NULL if memory is short */
  * specialised copy (".isra.0"). A name that cannot be demangled is returned unchanged. */
 const char *mp_demangle(struct mp_demangler *demangler, const char *symbol);
 void mp_demangler_close(struct mp_demangler *demangler);
-
-#endif

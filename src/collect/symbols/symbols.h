@@ -3,8 +3,7 @@
  * that a program may delete or replace it later. A file that was replaced before gives no symbols, never wrong ones.
  * The network is never asked. One thread at a time.
  */
-#ifndef MP_COLLECT_SYMBOLS_H
-#define MP_COLLECT_SYMBOLS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -48,5 +47,3 @@ size_t mp_symbols_resolve(struct mp_symbols *symbols, uint32_t module, uint64_t 
                           const struct mp_symbol_line **lines);
 
 void mp_symbols_close(struct mp_symbols *symbols);
-
-#endif

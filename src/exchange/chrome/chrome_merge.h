@@ -3,8 +3,7 @@
  * and then copied byte for byte, with room for events at the beginning of its list. Both take constant memory, except
  * for the set of its process ids. One thread at a time.
  */
-#ifndef MP_EXCHANGE_CHROME_MERGE_H
-#define MP_EXCHANGE_CHROME_MERGE_H
+#pragma once
 
 #include "base/error.h"
 #include "base/map.h"
@@ -37,5 +36,3 @@ enum mp_status mp_chrome_align(const struct mp_chrome_input *input, const struct
 enum mp_status mp_chrome_copy_head(const struct mp_chrome_input *input, struct mp_sink *sink, struct mp_error *error);
 enum mp_status mp_chrome_copy_rest(const struct mp_chrome_input *input, bool any_event, struct mp_sink *sink,
                                    struct mp_error *error);
-
-#endif

@@ -4,8 +4,7 @@
  * uppermost layer, steps and regions as annotations, names of processes and threads. The form has no place for stacks,
  * kinds of memory, blocks of other layers, or coverage.
  */
-#ifndef MP_EXCHANGE_CHROME_TRACE_H
-#define MP_EXCHANGE_CHROME_TRACE_H
+#pragma once
 
 #include <stdio.h>
 
@@ -29,5 +28,3 @@ struct mp_chrome_query {
  * should be inside of the trace's. Errors: MP_IO, and with `merge` those of chrome_merge.h. */
 enum mp_status mp_chrome_trace_write(const struct mp_chrome_query *query, FILE *out, uint64_t *left_out,
                                      struct mp_error *error);
-
-#endif

@@ -1,7 +1,6 @@
 /* Removes private names from a recording, so that it can be given to others. Names outside of public code become
  * numbers; all figures stay. */
-#ifndef MP_EXCHANGE_ANONYMIZE_H
-#define MP_EXCHANGE_ANONYMIZE_H
+#pragma once
 
 #include "base/error.h"
 #include "model/model.h"
@@ -17,5 +16,3 @@
  * from rules over private names.
  */
 enum mp_status mp_anonymize(struct mp_model *model, struct mp_error *error);
-
-#endif

@@ -6,8 +6,7 @@
  * An alloc at an address that is live first ends the block there. Both cases are counted. Zero-initialised is ready for
  * use; one thread at a time.
  */
-#ifndef MP_EXCHANGE_IMPORT_CALLS_H
-#define MP_EXCHANGE_IMPORT_CALLS_H
+#pragma once
 
 #include "exchange/common/import_tables.h"
 
@@ -49,5 +48,3 @@ uint32_t mp_import_thread(struct mp_import_log *log, uint32_t tid);
 enum mp_status mp_import_log_model(struct mp_import_log *log, const char *path, struct mp_model **model,
                                    struct mp_error *error);
 void mp_import_log_free(struct mp_import_log *log);
-
-#endif

@@ -2,8 +2,7 @@
  * The tables of a recording that is made from another program's file: each text, frame and stack gets its number at its
  * first use, and all go to a builder at once. Zero-initialised is ready for use. One thread at a time.
  */
-#ifndef MP_EXCHANGE_IMPORT_TABLES_H
-#define MP_EXCHANGE_IMPORT_TABLES_H
+#pragma once
 
 #include "base/intern.h"
 #include "base/map.h"
@@ -55,5 +54,3 @@ enum mp_status mp_import_end(struct mp_builder *builder, const struct mp_coverag
  * contents; else returns `filled`. `format` lives as long as the model. */
 enum mp_status mp_import_finish(struct mp_builder *builder, enum mp_status filled, uint64_t file_bytes,
                                 const char *format, struct mp_model **model, struct mp_error *error);
-
-#endif

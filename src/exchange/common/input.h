@@ -2,8 +2,7 @@
  * Reads another program's file as a stream of bytes with look-ahead. Files compressed with gzip are decompressed;
  * offsets count decompressed bytes. One thread at a time.
  */
-#ifndef MP_EXCHANGE_INPUT_H
-#define MP_EXCHANGE_INPUT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -38,5 +37,3 @@ static inline uint64_t mp_input_offset(const struct mp_input *input)
 {
     return input->offset - (uint64_t)(input->end - input->at);
 }
-
-#endif

@@ -2,8 +2,7 @@
  * Public names: of Python, PyTorch, CUDA, the C and C++ libraries, and of memprof's own sentences. A name is public
  * only if one of the short lists has it, never because of its beginning. Pure; any thread.
  */
-#ifndef MP_EXCHANGE_PUBLIC_NAMES_H
-#define MP_EXCHANGE_PUBLIC_NAMES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -31,5 +30,3 @@ bool mp_public_model(const char *name);
 /* True if a part of a module's or tensor's path (`length` bytes) is one that PyTorch's own modules and optimizers use:
  * "weight", "bias". */
 bool mp_public_tensor(const char *name, size_t length);
-
-#endif

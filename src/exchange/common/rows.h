@@ -2,8 +2,7 @@
  * The blocks of a recording, or of a part of it, as rows of a table: the choice of blocks, and facts beyond the model's
  * own columns. One thread at a time.
  */
-#ifndef MP_EXCHANGE_ROWS_H
-#define MP_EXCHANGE_ROWS_H
+#pragma once
 
 #include "analysis/sites/placement.h"
 #include "model/filter.h"
@@ -43,5 +42,3 @@ bool mp_block_rows_pick(const struct mp_block_rows *rows, uint32_t block);
 /* The next picked block from row->block on; false if there is none. Begin with row->block 0, go on with + 1. */
 bool mp_block_rows_next(const struct mp_block_rows *rows, struct mp_row *row);
 void mp_block_rows_free(struct mp_block_rows *rows);
-
-#endif

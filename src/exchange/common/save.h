@@ -1,6 +1,5 @@
 /* Saves any model as a recording, so that an imported file can be kept and read again. */
-#ifndef MP_EXCHANGE_SAVE_H
-#define MP_EXCHANGE_SAVE_H
+#pragma once
 
 #include "base/error.h"
 #include "model/model.h"
@@ -9,5 +8,3 @@
  * Blocks of the base may come earlier. Losses of an incomplete model (mp_model_incomplete()) are then no longer
  * reported as damage. MP_IO, MP_NO_MEMORY, MP_LIMIT. */
 enum mp_status mp_exchange_save(const struct mp_model *model, int fd, struct mp_error *error);
-
-#endif

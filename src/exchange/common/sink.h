@@ -2,8 +2,7 @@
  * The target of an exporter's text: a file, compressed with gzip or not, through a buffer. mp_sink_end() returns the
  * first error, so an exporter need not check each write. One thread at a time.
  */
-#ifndef MP_EXCHANGE_SINK_H
-#define MP_EXCHANGE_SINK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -25,5 +24,3 @@ void mp_sink_pass(struct mp_sink *sink);
 /* Writes the rest and frees everything. Returns `status`, the exporter's own, if it is not MP_OK; else MP_OK or
  * MP_IO. */
 enum mp_status mp_sink_end(struct mp_sink *sink, enum mp_status status, struct mp_error *error);
-
-#endif

@@ -3,8 +3,7 @@
  * recording's tables of frames, symbols and stacks. A repeated stack costs one hash and one comparison. One thread at a
  * time.
  */
-#ifndef MP_EXCHANGE_STACK_TABLE_H
-#define MP_EXCHANGE_STACK_TABLE_H
+#pragma once
 
 #include "base/map.h"
 #include "base/vec.h"
@@ -24,5 +23,3 @@ uint32_t mp_stack_table_frame(struct mp_stack_table *table, uint32_t function, u
 /* The id of a stack of `count` frames, innermost first; 0 for none. */
 uint32_t mp_stack_table_stack(struct mp_stack_table *table, const uint32_t *frames, size_t count);
 void mp_stack_table_free(struct mp_stack_table *table);
-
-#endif

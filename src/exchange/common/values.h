@@ -7,8 +7,7 @@
  * Functions that return bool return false if memory is short or the call makes no sense. `fault` then is the reason, or
  * NULL for memory.
  */
-#ifndef MP_EXCHANGE_VALUES_H
-#define MP_EXCHANGE_VALUES_H
+#pragma once
 
 #include "base/intern.h"
 #include "base/vec.h"
@@ -133,5 +132,3 @@ static inline bool mp_values_is_gone(const struct mp_values *values, uint64_t va
 /* Reads a number that is not negative, without its fraction; false for all other values. */
 bool mp_values_unsigned(const struct mp_values *values, uint64_t value, uint64_t *number);
 bool mp_values_signed(const struct mp_values *values, uint64_t value, int64_t *number);
-
-#endif

@@ -3,8 +3,7 @@
  * speedscope's own JSON. With a side MP_BEFORE the folded form has two numbers per line, as difffolded.pl makes them.
  * speedscope gets four profiles: both recordings, additions and removals.
  */
-#ifndef MP_EXCHANGE_FLAME_EXPORT_H
-#define MP_EXCHANGE_FLAME_EXPORT_H
+#pragma once
 
 #include <stdio.h>
 
@@ -20,5 +19,3 @@ struct mp_flame_export {
 
 enum mp_status mp_folded_export(const struct mp_flame_export *export, FILE *out, struct mp_error *error);
 enum mp_status mp_speedscope_export(const struct mp_flame_export *export, FILE *out, struct mp_error *error);
-
-#endif

@@ -3,8 +3,7 @@
  * end, allocated in all, and, on request, at a moment. Labels are track, device, layer, step and region. Texts become
  * UTF-8.
  */
-#ifndef MP_EXCHANGE_PPROF_EXPORT_H
-#define MP_EXCHANGE_PPROF_EXPORT_H
+#pragma once
 
 #include <stdio.h>
 
@@ -23,5 +22,3 @@ struct mp_pprof_export {
 };
 
 enum mp_status mp_pprof_export(const struct mp_pprof_export *export, FILE *out, struct mp_error *error);
-
-#endif

@@ -9,8 +9,7 @@
  * (PyTorch before 1.10) a free ends the newest live block of its size; a note says how often several blocks had that
  * size.
  */
-#ifndef MP_EXCHANGE_KINETO_H
-#define MP_EXCHANGE_KINETO_H
+#pragma once
 
 #include "base/error.h"
 #include "model/model.h"
@@ -22,5 +21,3 @@ bool mp_kineto_looks_like(const unsigned char *text, size_t size);
  * caller owns the model. Errors: MP_NOT_A_RECORDING (no trace, or no memory events), MP_DAMAGED, MP_LIMIT, MP_IO. The
  * error's text names the path and, if one byte is to blame, its offset. */
 enum mp_status mp_kineto_load(const char *path, struct mp_model **model, struct mp_error *error);
-
-#endif

@@ -3,8 +3,7 @@
  * of traces (control characters and invalid UTF-8 in names), bounded in depth and in the length of every text, in
  * constant memory. One thread at a time.
  */
-#ifndef MP_EXCHANGE_KINETO_EVENTS_H
-#define MP_EXCHANGE_KINETO_EVENTS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -68,5 +67,3 @@ struct mp_kineto_sink {
  * MP_NOT_A_RECORDING: JSON without traceEvents; MP_IO. The error's text names the path and, if one byte is to blame,
  * its offset in the decompressed trace. */
 enum mp_status mp_kineto_read(const char *path, const struct mp_kineto_sink *sink, struct mp_error *error);
-
-#endif

@@ -3,8 +3,7 @@
  * names. kineto_spans.c finds the operators that enclose a memory event. kineto_blocks.c pairs frees with allocs.
  * kineto_notes.c and kineto.c make the model. Only these files include this one.
  */
-#ifndef MP_EXCHANGE_KINETO_PARTS_H
-#define MP_EXCHANGE_KINETO_PARTS_H
+#pragma once
 
 #include "exchange/common/import_tables.h"
 #include "exchange/kineto/kineto_events.h"
@@ -93,5 +92,3 @@ void mp_kineto_note(struct mp_kineto *kineto, int64_t start_ns, struct mp_kineto
 bool mp_kineto_is_operator(const struct mp_kineto_event *event);
 /* The key of an event's thread in the maps. */
 uint64_t mp_kineto_thread_key(const struct mp_kineto_event *event);
-
-#endif

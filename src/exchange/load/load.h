@@ -3,8 +3,7 @@
  * without traces) and Kineto traces with memory events, each also gzip-compressed. The content decides what a file is,
  * never its name. model->format names the kind: "mp", "pytorch", "kineto".
  */
-#ifndef MP_EXCHANGE_LOAD_H
-#define MP_EXCHANGE_LOAD_H
+#pragma once
 
 #include "base/error.h"
 #include "model/model.h"
@@ -15,5 +14,3 @@
 enum mp_status mp_exchange_load_any(const char *path, struct mp_model **model, struct mp_error *error);
 /* The same for callers that need one recording: refuses a job (mp_model_is_job()) with MP_UNSUPPORTED. */
 enum mp_status mp_exchange_load(const char *path, struct mp_model **model, struct mp_error *error);
-
-#endif

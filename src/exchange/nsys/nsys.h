@@ -4,8 +4,7 @@
  * become regions and marks. The CUDA call, with its backtrace if there is one, becomes the stack. Every column that
  * some version of the export lacks is optional. The file is only read; its views and triggers are not used.
  */
-#ifndef MP_EXCHANGE_NSYS_H
-#define MP_EXCHANGE_NSYS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -17,5 +16,3 @@
 bool mp_sqlite_begins(const unsigned char *text, size_t size);
 /* MP_NOT_A_RECORDING: no such export, or one without memory events, with advice; MP_DAMAGED, MP_IO. */
 enum mp_status mp_nsys_load(const char *path, struct mp_model **model, struct mp_error *error);
-
-#endif

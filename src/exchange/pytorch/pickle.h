@@ -3,8 +3,7 @@
  * import, call or build anything are refused, by name and offset: nothing in a file is ever executed. The file's size
  * bounds memory and time. One thread at a time.
  */
-#ifndef MP_EXCHANGE_PICKLE_H
-#define MP_EXCHANGE_PICKLE_H
+#pragma once
 
 #include "exchange/common/input.h"
 #include "exchange/common/values.h"
@@ -15,5 +14,3 @@ bool mp_pickle_begins(const unsigned char *data, size_t size);
 /* Reads to STOP; *top is the pickled value. Texts are kept up to MP_INPUT_WINDOW bytes. MP_DAMAGED, MP_UNSUPPORTED,
  * MP_IO; the sentence names file and offset. */
 enum mp_status mp_pickle_read(struct mp_input *input, struct mp_values *values, uint64_t *top, struct mp_error *error);
-
-#endif

@@ -1,7 +1,6 @@
 /* The opcodes of Python's pickle (Lib/pickletools.py) that occur in memory snapshots. A file with any other opcode is
  * refused. Exported snapshots use some of these. */
-#ifndef MP_EXCHANGE_PICKLE_OPCODES_H
-#define MP_EXCHANGE_PICKLE_OPCODES_H
+#pragma once
 
 enum mp_pickle_opcode {
     MP_OP_MARK = '(',
@@ -47,5 +46,3 @@ enum mp_pickle_opcode {
     MP_OP_MEMOIZE = 0x94,
     MP_OP_FRAME = 0x95,
 };
-
-#endif

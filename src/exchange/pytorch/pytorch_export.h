@@ -12,8 +12,7 @@
  * gets a new address if its own is unknown or is that of another live block. The free memory at an out-of-memory is 0
  * if it is unknown (analysis/device/device_free.h).
  */
-#ifndef MP_EXCHANGE_PYTORCH_EXPORT_H
-#define MP_EXCHANGE_PYTORCH_EXPORT_H
+#pragma once
 
 #include <stdio.h>
 
@@ -32,5 +31,3 @@ struct mp_pytorch_exported {
  * track), MP_IO. */
 enum mp_status mp_pytorch_export(const struct mp_model *model, bool as_json, FILE *out,
                                  struct mp_pytorch_exported *exported, struct mp_error *error);
-
-#endif

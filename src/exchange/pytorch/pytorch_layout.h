@@ -2,8 +2,7 @@
  * The layout of a track's blocks in a snapshot: segments, and the lives of blocks in them. A life has one size, and an
  * address that no other life has at the same time. For pytorch_export.c. One thread at a time.
  */
-#ifndef MP_EXCHANGE_PYTORCH_LAYOUT_H
-#define MP_EXCHANGE_PYTORCH_LAYOUT_H
+#pragma once
 
 #include "base/vec.h"
 #include "model/track.h"
@@ -49,5 +48,3 @@ void mp_layout_free(struct mp_layout *layout);
  * order. */
 void mp_pytorch_lives_follow(struct mp_pytorch_lives *lives, uint32_t block, uint32_t event, uint32_t *ended,
                              uint32_t *begun);
-
-#endif

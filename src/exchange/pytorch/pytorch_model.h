@@ -1,6 +1,5 @@
 /* A snapshot that was read and replayed, and its conversion to a model. Private to the snapshot's loader. */
-#ifndef MP_EXCHANGE_PYTORCH_MODEL_H
-#define MP_EXCHANGE_PYTORCH_MODEL_H
+#pragma once
 
 #include "exchange/pytorch/pytorch_records.h"
 #include "exchange/pytorch/pytorch_replay.h"
@@ -62,5 +61,3 @@ void mp_pytorch_sentences_make(struct mp_pytorch_snapshot *snapshot, bool has_ti
 
 /* The allocator's settings (a dictionary; another value has none) as key=value,key=value; the caller frees it. */
 char *mp_pytorch_settings(struct mp_values *values, uint64_t settings);
-
-#endif

@@ -3,8 +3,7 @@
  * frames, segments and their blocks, annotations. torch/cuda/memory.py and torch/csrc/cuda/memory_snapshot.cpp of
  * PyTorch define the keys. One thread at a time.
  */
-#ifndef MP_EXCHANGE_PYTORCH_RECORDS_H
-#define MP_EXCHANGE_PYTORCH_RECORDS_H
+#pragma once
 
 #include "base/error.h"
 #include "exchange/common/stack_table.h"
@@ -149,5 +148,3 @@ struct mp_pytorch_records {
 /* Makes records->values ready for mp_pickle_read() and the JSON reader. The struct must not move afterwards. */
 void mp_pytorch_records_init(struct mp_pytorch_records *records);
 void mp_pytorch_records_free(struct mp_pytorch_records *records);
-
-#endif

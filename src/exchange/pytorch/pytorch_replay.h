@@ -2,8 +2,7 @@
  * Joins a device's trace and its segments: finds the blocks and segments that were live before the trace began, the
  * alloc of each free, and contradictions between the two. One thread at a time.
  */
-#ifndef MP_EXCHANGE_PYTORCH_REPLAY_H
-#define MP_EXCHANGE_PYTORCH_REPLAY_H
+#pragma once
 
 #include "exchange/pytorch/pytorch_records.h"
 #include "format/recording.h"
@@ -63,5 +62,3 @@ static inline bool mp_pytorch_is_segment_action(unsigned action)
 {
     return action >= MP_ACTION_SEGMENT_ALLOC && action <= MP_ACTION_SEGMENT_UNMAP;
 }
-
-#endif

@@ -4,8 +4,7 @@
  * Annotations become steps and regions. Older forms (a list of segments, blocks with a history, no trace) are read,
  * too. Blocks from before the trace are the base. The coverage lists what the file lacks or contradicts.
  */
-#ifndef MP_EXCHANGE_PYTORCH_SNAPSHOT_H
-#define MP_EXCHANGE_PYTORCH_SNAPSHOT_H
+#pragma once
 
 #include "exchange/common/input.h"
 #include "model/model.h"
@@ -13,5 +12,3 @@
 /* `input` must be at its first byte. Errors are those of mp_exchange_load_any(). */
 enum mp_status mp_pytorch_load_pickle(struct mp_input *input, struct mp_model **model, struct mp_error *error);
 enum mp_status mp_pytorch_load_json(struct mp_input *input, struct mp_model **model, struct mp_error *error);
-
-#endif

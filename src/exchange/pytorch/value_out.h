@@ -4,8 +4,7 @@
  * most 1000 items at a time, and an object with several references is written once. Texts become UTF-8. One thread at a
  * time.
  */
-#ifndef MP_EXCHANGE_VALUE_OUT_H
-#define MP_EXCHANGE_VALUE_OUT_H
+#pragma once
 
 #include <stdio.h>
 
@@ -70,5 +69,3 @@ void mp_value_float(struct mp_value_out *value, const char *key, double number);
 void mp_value_bool(struct mp_value_out *value, const char *key, bool is);
 /* A tuple of two numbers; in JSON a list. */
 void mp_value_pair(struct mp_value_out *value, const char *key, uint64_t first, uint64_t second);
-
-#endif

@@ -3,8 +3,7 @@
  * allocate, allocate failure and free. It has no stacks, no day and no device: ".dev1" at the end of the file's name
  * means cuda:1, any other name cuda:0.
  */
-#ifndef MP_EXCHANGE_RMM_H
-#define MP_EXCHANGE_RMM_H
+#pragma once
 
 #include "exchange/common/input.h"
 #include "model/model.h"
@@ -14,5 +13,3 @@ bool mp_rmm_looks_like(const unsigned char *text, size_t size);
 /* Reads the input from its beginning. MP_DAMAGED: a line does not fit the log; the sentence names the line and its
  * byte. MP_NOT_A_RECORDING: there is no line. */
 enum mp_status mp_rmm_load(struct mp_input *input, struct mp_model **model, struct mp_error *error);
-
-#endif

@@ -3,8 +3,7 @@
  * meaning of each column, and the database itself contains them for sqlite3's .schema. Written in one transaction
  * without a journal: nobody reads the file before it is complete and gets its name.
  */
-#ifndef MP_EXCHANGE_SQLITE_EXPORT_H
-#define MP_EXCHANGE_SQLITE_EXPORT_H
+#pragma once
 
 #include <stdio.h>
 
@@ -16,5 +15,3 @@ enum mp_status mp_sqlite_export(const struct mp_block_rows *rows, const char *fi
 
 /* Statements that make the tables, and statements that make indexes and views once the tables are filled. */
 extern const char mp_sqlite_tables[], mp_sqlite_indexes[];
-
-#endif

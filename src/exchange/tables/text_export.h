@@ -6,8 +6,7 @@
  * other events ("oom", "mark", "step", "region_begin", "region_end"), and "stack"s, each stack before the first line
  * that names it. Keys and units are those of memprof's own JSON; unknown values are empty in CSV and null in JSON.
  */
-#ifndef MP_EXCHANGE_TEXT_EXPORT_H
-#define MP_EXCHANGE_TEXT_EXPORT_H
+#pragma once
 
 #include <stdio.h>
 
@@ -15,5 +14,3 @@
 
 enum mp_status mp_csv_export(const struct mp_block_rows *rows, bool compress, FILE *out, struct mp_error *error);
 enum mp_status mp_jsonl_export(const struct mp_block_rows *rows, bool compress, FILE *out, struct mp_error *error);
-
-#endif

@@ -3,8 +3,7 @@
  * number of live blocks. The collector uses it to number blocks, to check the allocator's own totals, and to answer
  * questions. One thread at a time.
  */
-#ifndef MP_MODEL_STATE_LEDGER_H
-#define MP_MODEL_STATE_LEDGER_H
+#pragma once
 
 #include "base/error.h"
 #include "base/map.h"
@@ -76,5 +75,3 @@ enum mp_status mp_ledger_copy(const struct mp_ledger *ledger, struct mp_base_blo
 enum mp_status mp_ledger_resume(struct mp_ledger *ledger, struct mp_error *error);
 
 void mp_ledger_free_all(struct mp_ledger *ledger);
-
-#endif

@@ -3,8 +3,7 @@
  * memory for the sites. A site's sums at the peak are saved only when the site next changes: until then they equal its
  * present sums. (The method is memray's, src/memray/_memray/snapshot.cpp.) One thread at a time.
  */
-#ifndef MP_MODEL_STATE_PEAK_SITES_H
-#define MP_MODEL_STATE_PEAK_SITES_H
+#pragma once
 
 #include "base/intern.h"
 #include "base/vec.h"
@@ -39,5 +38,3 @@ bool mp_peak_sites_ended(struct mp_peak_sites *sites, const struct mp_base_block
 /* Saves the sums of all sites at the last peak in `held`. */
 void mp_peak_sites_settle(struct mp_peak_sites *sites);
 void mp_peak_sites_free(struct mp_peak_sites *sites);
-
-#endif

@@ -5,8 +5,7 @@
  * which continues from there. Memory is bounded by the live blocks and open regions. Pure except for writing; one
  * thread at a time.
  */
-#ifndef MP_MODEL_STATE_STATE_H
-#define MP_MODEL_STATE_STATE_H
+#pragma once
 
 #include "base/step_rule.h"
 #include "format/open_spans.h"
@@ -84,5 +83,3 @@ enum mp_status mp_state_write_events(const struct mp_state *state, struct mp_wri
                                      const struct mp_event *events, size_t count, const struct mp_ring_mark *marks,
                                      size_t mark_count, struct mp_error *error);
 void mp_state_close(struct mp_state *state);
-
-#endif

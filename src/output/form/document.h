@@ -3,8 +3,7 @@
  * which has only the first table. The same calls make all three forms. Texts may hold any characters. Reports write
  * into `text`, as they do for a terminal. One thread at a time.
  */
-#ifndef MP_OUTPUT_DOCUMENT_H
-#define MP_OUTPUT_DOCUMENT_H
+#pragma once
 
 #include "base/buffer.h"
 #include "output/form/text.h"
@@ -41,5 +40,3 @@ static inline bool mp_is_csv(const struct mp_text *text)
 }
 /* Writes each line of a text report as a paragraph, and empties the buffer. */
 void mp_document_lines(struct mp_document *document, struct mp_buffer *lines);
-
-#endif

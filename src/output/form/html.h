@@ -2,8 +2,7 @@
  * Parts of every HTML page without a script: a head with the project's style (viz/shell.css, viz/report.css), and
  * escaped texts. The page loads nothing and runs nothing. One thread at a time.
  */
-#ifndef MP_OUTPUT_HTML_H
-#define MP_OUTPUT_HTML_H
+#pragma once
 
 #include "base/buffer.h"
 
@@ -17,5 +16,3 @@ void mp_html_end(struct mp_buffer *to);
 
 /* Both style sheets, with the system's choice of light or dark; made by src/output/Makefile.inc. Ends with a NUL. */
 extern const unsigned char mp_html_style[];
-
-#endif

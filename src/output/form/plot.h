@@ -2,8 +2,7 @@
  * Pictures in pages without a script: an SVG plot of bytes over another quantity, and the curve of a report. Texts are
  * not escaped: pass only memprof's own. A shortage of memory marks the buffer as failed. One thread at a time.
  */
-#ifndef MP_OUTPUT_PLOT_H
-#define MP_OUTPUT_PLOT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -41,5 +40,3 @@ struct mp_drawn_curve {
  * curve is its window's beginning. Nothing is drawn for windows without length. Returns whether a curve exceeds its
  * `peak`. */
 bool mp_curves_picture(struct mp_buffer *out, const struct mp_drawn_curve *curves, size_t count);
-
-#endif

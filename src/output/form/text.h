@@ -2,8 +2,7 @@
  * Text for people: the parts of every text report. Names from a recording pass through mp_text_clean(), so that no file
  * can send control sequences to a terminal. One thread at a time.
  */
-#ifndef MP_OUTPUT_TEXT_H
-#define MP_OUTPUT_TEXT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -78,5 +77,3 @@ void mp_table_skip(struct mp_table *table, unsigned columns);
 void mp_table_end_row(struct mp_table *table);
 /* Prints with two blanks before each row and between columns, and frees the table. */
 void mp_table_finish(struct mp_table *table, struct mp_text *text);
-
-#endif

@@ -1,8 +1,7 @@
 /*
  * A flame graph as one self-contained HTML file. Its code is viz/flame/flame.html, embedded in the program.
  */
-#ifndef MP_OUTPUT_FLAME_PAGE_H
-#define MP_OUTPUT_FLAME_PAGE_H
+#pragma once
 
 #include <stdio.h>
 
@@ -19,5 +18,3 @@ enum mp_status mp_flame_page_write(const struct mp_flames *flames, const struct 
 
 /* The page without data; made by src/output/Makefile.inc. Ends with a NUL. */
 extern const unsigned char mp_flame_template[];
-
-#endif

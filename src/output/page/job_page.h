@@ -1,7 +1,6 @@
 /* A job as one page that opens from disk: a bar for each process, curves aligned by step, and the sites of all. It also
  * shows one process alone, or compares two. */
-#ifndef MP_OUTPUT_JOB_PAGE_H
-#define MP_OUTPUT_JOB_PAGE_H
+#pragma once
 
 #include <stdio.h>
 
@@ -12,5 +11,3 @@ enum mp_status mp_job_page_write(const struct mp_job_view *job, const char *titl
 
 /* The page without a job, as viz/ builds it; made by viz/Makefile.inc. Ends with a NUL. */
 extern const unsigned char mp_job_page_template[];
-
-#endif

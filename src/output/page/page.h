@@ -2,8 +2,7 @@
  * The page that `trace_plot` and similar commands write: one self-contained HTML file with a recording's blocks in it.
  * The page's own code is built from viz/ and embedded in the program. Only reads the model; any thread.
  */
-#ifndef MP_OUTPUT_PAGE_H
-#define MP_OUTPUT_PAGE_H
+#pragma once
 
 #include <stdio.h>
 
@@ -38,5 +37,3 @@ struct mp_page_options {
  * MP_PAGE_EVENTS_MAX events. */
 enum mp_status mp_page_write(const struct mp_model *model, const struct mp_page_options *options, FILE *out,
                              struct mp_error *error);
-
-#endif

@@ -1,6 +1,5 @@
 /* Changes that would save memory, on a page: their words in the header, their curves as columns. */
-#ifndef MP_OUTPUT_PAGE_ADVICE_H
-#define MP_OUTPUT_PAGE_ADVICE_H
+#pragma once
 
 #include "analysis/advise/advise.h"
 #include "base/error.h"
@@ -12,5 +11,3 @@ void mp_page_advice_json(struct mp_json *json, const struct mp_model *model, con
 /* Adds the changes' curves. Only for a page of the whole recording. */
 enum mp_status mp_page_advice_add(const struct mp_model *model, const struct mp_advise *advise,
                                   struct mp_page_columns *columns, struct mp_error *error);
-
-#endif

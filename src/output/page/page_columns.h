@@ -1,8 +1,7 @@
 /*
  * A page's columns under construction: buffers that grow, then become compressed columns.
  */
-#ifndef MP_OUTPUT_PAGE_COLUMNS_H
-#define MP_OUTPUT_PAGE_COLUMNS_H
+#pragma once
 
 #include "base/buffer.h"
 #include "base/error.h"
@@ -42,5 +41,3 @@ struct mp_page_row {
 enum mp_status mp_page_columns_add(struct mp_page_columns *columns, const char *prefix, const struct mp_page_row *rows,
                                    size_t count, struct mp_error *error);
 void mp_page_columns_free(struct mp_page_columns *columns);
-
-#endif

@@ -1,8 +1,7 @@
 /*
  * A model as the columns that the page reads. viz/src/data/ reads them, and viz/FORMAT.md describes their contents.
  */
-#ifndef MP_OUTPUT_PAGE_DATA_H
-#define MP_OUTPUT_PAGE_DATA_H
+#pragma once
 
 #include "analysis/allocator/pool_lines.h"
 #include "analysis/categories/categories.h"
@@ -75,5 +74,3 @@ void mp_page_data_free(struct mp_page_data *data);
 
 /* Writes the names of categories, in order of their numbers from 1, as "categories". */
 void mp_page_categories_json(struct mp_json *json, const struct mp_page_categories *categories);
-
-#endif

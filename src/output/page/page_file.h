@@ -2,8 +2,7 @@
  * A page as a file: a template that viz/ built, its title, one JSON object, and columns. The contents, names included,
  * are escaped so that they cannot end the element around them.
  */
-#ifndef MP_OUTPUT_PAGE_FILE_H
-#define MP_OUTPUT_PAGE_FILE_H
+#pragma once
 
 #include <stdio.h>
 
@@ -16,5 +15,3 @@ void mp_page_put_columns(struct mp_json *json, const struct mp_page_columns *col
 enum mp_status mp_page_file_write(const unsigned char *template, const struct mp_buffer *title,
                                   const struct mp_buffer *header, const struct mp_page_columns *columns, FILE *out,
                                   struct mp_error *error);
-
-#endif

@@ -2,8 +2,7 @@
  * The packing of bytes in the page. Columns are compressed with raw deflate, which every browser inflates by itself.
  * They follow one another as one run of base64, cut into <script> elements below a browser's longest string.
  */
-#ifndef MP_OUTPUT_PAGE_PACK_H
-#define MP_OUTPUT_PAGE_PACK_H
+#pragma once
 
 #include <stdio.h>
 
@@ -24,5 +23,3 @@ void mp_packed_free(struct mp_packed *packed);
 size_t mp_packed_scripts(size_t bytes);
 /* Writes the columns as the elements `d0`, `d1`, ... A failed write is left to ferror(). */
 void mp_packed_write(const struct mp_packed *columns, size_t count, FILE *out);
-
-#endif

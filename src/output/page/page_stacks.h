@@ -2,8 +2,7 @@
  * The stacks that a page shows, as smaller tables: only the used ones, numbered in order of first use. A page's *site*
  * is the stack of a block or a note; the path of its frames is in a tree of nodes.
  */
-#ifndef MP_OUTPUT_PAGE_STACKS_H
-#define MP_OUTPUT_PAGE_STACKS_H
+#pragma once
 
 #include "base/buffer.h"
 #include "base/error.h"
@@ -47,5 +46,3 @@ uint32_t mp_page_stacks_string(struct mp_page_stacks *stacks, uint32_t string);
 /* Fills in the columns, once every site and string is known. The caller frees them. */
 void mp_page_stacks_columns(struct mp_page_stacks *stacks, struct mp_page_stack_columns *columns);
 void mp_page_stacks_free(struct mp_page_stacks *stacks);
-
-#endif

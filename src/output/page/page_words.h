@@ -1,6 +1,5 @@
 /* Texts of a page that its columns name by numbers, from 1 in order of first use. */
-#ifndef MP_OUTPUT_PAGE_WORDS_H
-#define MP_OUTPUT_PAGE_WORDS_H
+#pragma once
 
 #include "base/buffer.h"
 #include "base/intern.h"
@@ -16,5 +15,3 @@ void mp_page_words_append(struct mp_buffer *to, const char *text, size_t length)
 uint32_t mp_page_words_number(struct mp_page_words *words, const char *text, size_t length);
 uint64_t mp_page_words_count(const struct mp_page_words *words);
 void mp_page_words_free(struct mp_page_words *words);
-
-#endif

@@ -1,8 +1,7 @@
 /*
  * Changes that would save memory, as text and as JSON. Rules as in output/report/reports.h.
  */
-#ifndef MP_OUTPUT_ADVISE_H
-#define MP_OUTPUT_ADVISE_H
+#pragma once
 
 #include "analysis/advise/advise.h"
 #include "output/report/columns.h"
@@ -20,5 +19,3 @@ void mp_advise_best_text(struct mp_text *text, const struct mp_model *model, con
                          size_t most, unsigned first);
 void mp_advise_text(struct mp_text *text, const struct mp_model *model, const struct mp_advise *advise,
                     const struct mp_view *view);
-
-#endif

@@ -1,6 +1,5 @@
 /* Categories of the blocks at a peak, as text and JSON. Each function takes sites grouped by category. */
-#ifndef MP_OUTPUT_CATEGORIES_H
-#define MP_OUTPUT_CATEGORIES_H
+#pragma once
 
 #include "analysis/sites/peak.h"
 #include "base/json.h"
@@ -26,5 +25,3 @@ void mp_previous_text(struct mp_text *text, const struct mp_model *model, const 
                       const char *indent);
 const char *mp_previous_advice(void);
 void mp_previous_json(struct mp_json *json, const struct mp_model *model, const struct mp_peak *peak);
-
-#endif

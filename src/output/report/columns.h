@@ -3,8 +3,7 @@
  * CSV) and an array of JSON objects. Users may choose the columns and their order; JSON has all columns that have a
  * key. "For people" below means text and documents.
  */
-#ifndef MP_OUTPUT_COLUMNS_H
-#define MP_OUTPUT_COLUMNS_H
+#pragma once
 
 #include <math.h>
 #include <stddef.h>
@@ -128,5 +127,3 @@ extern const struct mp_column mp_site_columns[], mp_finding_columns[], mp_holder
 /* Checks that each name of a list with commas is a column of one of the tables, which end with NULL. If not, the error
  * lists the columns. */
 enum mp_status mp_columns_check(const char *names, const struct mp_column *const *tables, struct mp_error *error);
-
-#endif

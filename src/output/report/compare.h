@@ -1,6 +1,5 @@
 /* The output of `memprof compare`, for people and as JSON (memprof.compare/1). */
-#ifndef MP_OUTPUT_COMPARE_H
-#define MP_OUTPUT_COMPARE_H
+#pragma once
 
 #include "analysis/sites/compare.h"
 #include "output/form/document.h"
@@ -32,5 +31,3 @@ struct mp_comparison {
 
 void mp_compare_json(struct mp_json *json, const struct mp_comparison *comparison);
 void mp_compare_text(struct mp_text *text, const struct mp_comparison *comparison);
-
-#endif

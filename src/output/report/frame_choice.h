@@ -1,6 +1,5 @@
 /* Chooses the calls of a stack that show what was done, or in which it differs from another. */
-#ifndef MP_OUTPUT_FRAME_CHOICE_H
-#define MP_OUTPUT_FRAME_CHOICE_H
+#pragma once
 
 #include "base/buffer.h"
 #include "model/stack.h"
@@ -15,5 +14,3 @@ bool mp_line_is_meaningful(const struct mp_stack_line *line);
 
 /* Appends the call in which `stack` differs from `twin`, another stack; nothing if no such call has a name. */
 void mp_difference_text(struct mp_buffer *out, const struct mp_model *model, uint32_t stack, uint32_t twin);
-
-#endif

@@ -1,8 +1,7 @@
 /*
  * Holders of blocks, as text and as JSON: with the findings of `leaks`, and alone. Rules as in output/report/reports.h.
  */
-#ifndef MP_OUTPUT_HOLDERS_H
-#define MP_OUTPUT_HOLDERS_H
+#pragma once
 
 #include "analysis/holders/holders.h"
 #include "output/report/reports.h"
@@ -31,5 +30,3 @@ void mp_holders_json(struct mp_json *json, const struct mp_model *model, const s
                      const struct mp_view *view);
 void mp_holders_text(struct mp_text *text, const struct mp_model *model, const struct mp_holders *holders, size_t only,
                      const struct mp_view *view);
-
-#endif

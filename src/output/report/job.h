@@ -1,6 +1,5 @@
 /* Results about a job. Rules as in reports.h. */
-#ifndef MP_OUTPUT_JOB_H
-#define MP_OUTPUT_JOB_H
+#pragma once
 
 #include "analysis/job/job_view.h"
 #include "output/report/columns.h"
@@ -44,5 +43,3 @@ void mp_job_sites_json(struct mp_json *json, const char *key, const struct mp_jo
 /* Writes the leaks, the fastest first. */
 void mp_job_findings_text(struct mp_text *text, const struct mp_job_view *job, size_t limit, bool full_stacks);
 void mp_job_findings_json(struct mp_json *json, const struct mp_job_view *job, size_t limit);
-
-#endif

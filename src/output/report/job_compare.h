@@ -1,6 +1,5 @@
 /* The output of `memprof compare` of jobs. */
-#ifndef MP_OUTPUT_JOB_COMPARE_H
-#define MP_OUTPUT_JOB_COMPARE_H
+#pragma once
 
 #include "analysis/job/job_compare.h"
 #include "output/report/job.h"
@@ -18,5 +17,3 @@ struct mp_job_comparison {
 
 void mp_job_compare_text(struct mp_text *text, const struct mp_job_comparison *comparison);
 void mp_job_compare_json(struct mp_json *json, const struct mp_job_comparison *comparison);
-
-#endif

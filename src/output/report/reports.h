@@ -3,8 +3,7 @@
  * `key`, or, with key NULL, a document of its own; each names its schema and ends with its coverage. Text begins with
  * the answer. These functions do not fail: a shortage of memory marks the buffer as failed.
  */
-#ifndef MP_OUTPUT_REPORTS_H
-#define MP_OUTPUT_REPORTS_H
+#pragma once
 
 #include "analysis/advise/advise.h"
 #include "analysis/allocator/frag.h"
@@ -149,5 +148,3 @@ void mp_size_json(struct mp_json *json, const struct mp_size_answer *answer, con
 void mp_size_text(struct mp_text *text, const struct mp_size_answer *answer, const struct mp_advise *advise);
 /* The same as a self-contained page, with a plot of bytes over the batch. */
 void mp_size_page(struct mp_buffer *out, const struct mp_size_answer *answer, const struct mp_advise *advise);
-
-#endif

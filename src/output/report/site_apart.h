@@ -1,6 +1,5 @@
 /* Distinguishes rows with equal texts in a table of sites, so that each site has a text of its own. */
-#ifndef MP_OUTPUT_SITE_APART_H
-#define MP_OUTPUT_SITE_APART_H
+#pragma once
 
 #include "analysis/sites/sites.h"
 #include "base/buffer.h"
@@ -30,5 +29,3 @@ struct mp_site_apart *mp_stacks_apart(const struct mp_model *model, const uint32
 /* Appends ", 1st of 2 such calls", or nothing. The text follows the name of the call in which twins differ. */
 void mp_site_apart_text(struct mp_buffer *out, const struct mp_model *model, const struct mp_site *site,
                         const struct mp_site_apart *apart);
-
-#endif

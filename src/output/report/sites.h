@@ -1,6 +1,5 @@
 /* Tables of sites and stacks, as text and as JSON: shared by every report. */
-#ifndef MP_OUTPUT_SITES_H
-#define MP_OUTPUT_SITES_H
+#pragma once
 
 #include "analysis/sites/sites.h"
 #include "base/json.h"
@@ -54,5 +53,3 @@ void mp_line_text(struct mp_buffer *out, const struct mp_stack_line *line);
 void mp_headline_text(struct mp_buffer *out, const struct mp_stack_line *line);
 /* The same for a stack: its most telling line for a user; "(no stack)" if it is empty. */
 void mp_stack_headline_text(struct mp_buffer *out, const struct mp_model *model, uint32_t stack);
-
-#endif

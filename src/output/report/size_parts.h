@@ -1,6 +1,5 @@
 /* Parts that the text and the page of `memprof size` share. */
-#ifndef MP_OUTPUT_SIZE_PARTS_H
-#define MP_OUTPUT_SIZE_PARTS_H
+#pragma once
 
 #include "analysis/sizing/size.h"
 #include "output/report/columns.h"
@@ -22,5 +21,3 @@ void mp_size_notes_text(struct mp_text *text, const struct mp_size_answer *answe
 /* Write the table of the sites that grow most, and the best changes to the last probe's program. */
 void mp_size_growth_text(struct mp_text *text, const struct mp_size_answer *answer, size_t limit);
 void mp_size_changes_text(struct mp_text *text, const struct mp_size_answer *answer, const struct mp_advise *advise);
-
-#endif

@@ -1,6 +1,5 @@
 /* Shared by the stand-ins of cuBLAS and cuBLASLt, each of which is built for several versions. */
-#ifndef SOFTGPU_BLAS_BLAS_H
-#define SOFTGPU_BLAS_BLAS_H
+#pragma once
 
 #include "softgpu/driver_function.h"
 #include "softgpu/softgpu.h"
@@ -26,5 +25,3 @@ static inline cublasStatus_t softblas_launch(void *stream)
     if (!launch) SOFT_DRIVER_FUNCTION(launch, "softgpu_cublas_launch");
     return launch && launch(stream) ? CUBLAS_STATUS_INTERNAL_ERROR : CUBLAS_STATUS_SUCCESS;
 }
-
-#endif

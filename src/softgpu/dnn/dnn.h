@@ -1,6 +1,5 @@
 /* Shared by the files of the stand-in of cuDNN. */
-#ifndef SOFTGPU_DNN_DNN_H
-#define SOFTGPU_DNN_DNN_H
+#pragma once
 
 #include <stddef.h>
 
@@ -12,5 +11,3 @@ int softdnn_workspace(size_t *bytes);
 
 struct handle;
 EXPORTED int cudnnGetStream(struct handle *handle, void **to);
-
-#endif

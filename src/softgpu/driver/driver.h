@@ -2,8 +2,7 @@
  * Internals of the stand-in driver. Every function of the driver API is an ENTRY; the functions declared here compute
  * its answer, under one lock. The code is written to be exact, not fast.
  */
-#ifndef SOFTGPU_DRIVER_H
-#define SOFTGPU_DRIVER_H
+#pragma once
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -237,5 +236,3 @@ enum {
 #define ENTRY_BOTH(symbol, answer, ...)                                                                                \
     ENTRY(symbol, answer, __VA_ARGS__)                                                                                 \
     ENTRY(symbol##_ptsz, answer, __VA_ARGS__)
-
-#endif

@@ -2,8 +2,7 @@
  * Internals of the stand-in of NVIDIA's runtime (libcudart). Its public functions call the driver's public functions,
  * which it finds as NVIDIA's does. It keeps no device memory of its own.
  */
-#ifndef SOFTGPU_RUNTIME_RUNTIME_H
-#define SOFTGPU_RUNTIME_RUNTIME_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -147,5 +146,3 @@ bool softrt_is_device_address(uint64_t address);
         cudaError_t error = softrt_ready();                                                                            \
         return softrt_keep(error ? error : soft_driver.call);                                                          \
     }
-
-#endif

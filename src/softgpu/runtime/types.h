@@ -3,8 +3,7 @@
  * If NVIDIA's headers (of CUDA 13) are installed, tests/e2e/check_cuda_nvidia.py compares these types with them.
  * Enumerations are ints.
  */
-#ifndef SOFTGPU_RUNTIME_TYPES_H
-#define SOFTGPU_RUNTIME_TYPES_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -129,5 +128,3 @@ struct device_properties_13 {
     unsigned gpuPciDeviceID, gpuPciSubsystemID;
     int hostNumaMultinodeIpcSupported, reserved[56];
 };
-
-#endif

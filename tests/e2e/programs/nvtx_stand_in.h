@@ -3,8 +3,7 @@
  * that the tool sets. For machines without NVIDIA's headers. Every source that includes this file has its own copy,
  * like libraries built with the real headers.
  */
-#ifndef NVTX_STAND_IN_H
-#define NVTX_STAND_IN_H
+#pragma once
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -98,5 +97,3 @@ STAND_IN(int, -2, nvtxDomainRangePop, core2, 5, (nvtxDomainHandle_t d), (d))
 STAND_IN(nvtxStringHandle_t, NULL, nvtxDomainRegisterStringA, core2, 10, (nvtxDomainHandle_t d, const char *t), (d, t))
 STAND_IN(nvtxDomainHandle_t, NULL, nvtxDomainCreateA, core2, 12, (const char *name), (name))
 STAND_IN(nvtxDomainHandle_t, NULL, nvtxDomainCreateW, core2, 13, (const wchar_t *name), (name))
-
-#endif

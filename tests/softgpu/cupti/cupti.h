@@ -14,8 +14,7 @@
  * error of CUPTI's own, which the STATE domain tells
  *     SOFTCUPTI_WALKER=PATH      records are walked by the libcupti there, NVIDIA's
  */
-#ifndef SOFTGPU_CUPTI_H
-#define SOFTGPU_CUPTI_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -41,5 +40,3 @@ void soft_stop_records(void);
 bool soft_wants_records(void);
 /* subscriber.c: listens to the driver while there is a subscriber. False: there is no driver. */
 bool soft_listen(void);
-
-#endif

@@ -1,6 +1,5 @@
 /* The few functions of the CUDA runtime that the tests need, by their names in cuda_runtime_api.h. */
-#ifndef SOFTGPU_PROGRAMS_CUDART_H
-#define SOFTGPU_PROGRAMS_CUDART_H
+#pragma once
 
 #include <stddef.h>
 
@@ -26,5 +25,3 @@ cudaError_t cudaStreamCreate(cudaStream_t *to);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaEventCreate(cudaEvent_t *to);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
-
-#endif

@@ -8,8 +8,7 @@
  *     lookup_v1   the same through the form with four arguments, as the runtimes of 11.3 to 11.8
  *     threads     like lookup, with per-thread default streams: the _ptsz forms
  */
-#ifndef SOFTGPU_PROGRAMS_DRIVER_API_H
-#define SOFTGPU_PROGRAMS_DRIVER_API_H
+#pragma once
 
 #include "softgpu/driver_calls.h"
 #include "softgpu/softgpu.h"
@@ -32,5 +31,3 @@ void driver_open(const char *way);
 void driver_check(CUresult result, CUresult right, const char *file, int line);
 #define CHECK(call)           driver_check((call), CUDA_SUCCESS, __FILE__, __LINE__)
 #define CHECK_FAILS(call, as) driver_check((call), (as), __FILE__, __LINE__)
-
-#endif

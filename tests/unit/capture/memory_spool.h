@@ -1,6 +1,5 @@
 /* A spool in plain memory for tests of the recorder. The test itself reads the rings in place of a collector. */
-#ifndef MP_TESTS_MEMORY_SPOOL_H
-#define MP_TESTS_MEMORY_SPOOL_H
+#pragma once
 
 #include <string.h>
 #include <sys/mman.h>
@@ -57,5 +56,3 @@ static inline struct mp_spool_header *start(bool wait)
     atomic_store(&mp_session.page->recording, 1);
     return spool;
 }
-
-#endif

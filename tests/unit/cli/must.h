@@ -1,6 +1,5 @@
 /* For programs that make recordings: a failed call ends the program with the error's text. */
-#ifndef MP_TEST_MUST_H
-#define MP_TEST_MUST_H
+#pragma once
 
 #include <errno.h>
 #include <stdio.h>
@@ -20,5 +19,3 @@ static void must(enum mp_status status, const struct mp_error *error)
         struct mp_error error = {0};                                                                                   \
         must(call, &error);                                                                                            \
     } while (0)
-
-#endif

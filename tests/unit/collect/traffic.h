@@ -5,8 +5,7 @@
  * Track 0 is the driver's. Track 1 is PyTorch's on the same device, whose blocks begin where the driver's do. Track 2
  * is an application's pool with a hostile name. Track 3 is PyTorch's on the CPU, with totals.
  */
-#ifndef MP_TESTS_COLLECT_TRAFFIC_H
-#define MP_TESTS_COLLECT_TRAFFIC_H
+#pragma once
 
 #include "base/intern.h"
 #include "base/vec.h"
@@ -84,5 +83,3 @@ extern const char *const traffic_track_ids[TRAFFIC_TRACKS];
 
 /* The monotonic clock, which the program's records and the collector share; 0: the machine's own. */
 extern uint64_t traffic_now_ns;
-
-#endif

@@ -2,8 +2,7 @@
  * Recordings made up for the tests of the file format: everything written is also kept as plain arrays, to compare with
  * what is read.
  */
-#ifndef MP_TESTS_FORMAT_MAKER_H
-#define MP_TESTS_FORMAT_MAKER_H
+#pragma once
 
 #include "base/vec.h"
 #include "format/reader.h"
@@ -41,5 +40,3 @@ void make_recording(struct maker *maker, int fd, size_t rounds, size_t events, b
 void free_made(struct maker *maker);
 /* True if the chunk equals the written one; compares in both directions. */
 bool same_as_made(const struct mp_chunk *chunk, const struct made_chunk *made);
-
-#endif

@@ -3,8 +3,7 @@
  * Models and analyses are compared with this oracle. The questions below are answered by looking at every block, one by
  * one.
  */
-#ifndef MP_TESTS_MODEL_SCENE_H
-#define MP_TESTS_MODEL_SCENE_H
+#pragma once
 
 #include "base/vec.h"
 #include "model/model.h"
@@ -56,5 +55,3 @@ bool scene_lives(const struct scene_block *block, int64_t moment);
 uint64_t scene_bytes(const struct scene_block *block, int64_t moment); /* MP_BYTES_UNKNOWN if not known */
 uint64_t scene_level(const struct scene *scene, uint16_t track, int64_t moment);
 size_t scene_live(const struct scene *scene, uint16_t track, int64_t moment);
-
-#endif
