@@ -4,7 +4,6 @@
  */
 #pragma once
 
-#include "base/error.h"
 #include "format/column.h"
 #include "format/layout.h"
 

@@ -1,5 +1,4 @@
 #include "model/builder.h"
-#include "model/model.h"
 
 /* Counts a chunk that contradicts the others as lost. The rest of the file is still used. */
 static enum mp_status add_chunks(struct mp_builder *builder, struct mp_reader *reader, uint64_t *refused,

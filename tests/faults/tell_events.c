@@ -6,7 +6,6 @@
  *     thread 1 allocs 4711 frees 2355 missing 0 twice 0
  */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "format/reader.h"
 

@@ -1,6 +1,5 @@
 /* A program with its own clocks, as under libfaketime: 57 years ahead, and running backwards. */
 #include <memprof.h>
-#include <stdio.h>
 #include <time.h>
 
 int clock_gettime(clockid_t clock, struct timespec *now)

@@ -3,7 +3,6 @@
  * collector's answers. The input: the number of descriptors, whether the first is an empty file, then the message.
  */
 #include <fcntl.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,6 @@
  * libFuzzer target for texts of users, and names of programs: a byte that picks the reader, then the text. Accepted
  * texts are used; refused ones are refused in one sentence.
  */
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -12,7 +12,6 @@
 
 #include "analysis/sites/live.h"
 #include "base/words.h"
-#include "model/track.h"
 #include "softgpu/softgpu.h"
 
 static struct softgpu_digest *tracks;

@@ -8,7 +8,6 @@
 #include <stdint.h>
 #include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/kernel.h"
 

@@ -7,7 +7,6 @@
 #include "capture/core/fork.h"
 #include "capture/core/front.h"
 #include "capture/core/sampling.h"
-#include "capture/core/session.h"
 #include "capture/core/tables.h"
 
 #define WAIT_MAX_NS (100 * MP_NS_PER_MS)

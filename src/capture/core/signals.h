@@ -8,7 +8,6 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
 #include "base/kernel.h"
 

@@ -1,7 +1,6 @@
 /* Compares memprof's own ABI headers with NVIDIA's at compile time. Built only if configure found NVIDIA's headers, and
  * linked into nothing. */
 #include "capture/cuda/cupti_abi.h"
-#include "capture/cuda/driver_abi.h"
 #include "capture/cuda/driver_calls.h"
 
 #include <assert.h>

@@ -1,5 +1,4 @@
 /* Stream-ordered pools: their blocks, and the pools themselves. */
-#include "base/clock.h"
 #include "capture/cuda/booking_parts.h"
 
 static const struct {

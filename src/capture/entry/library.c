@@ -6,8 +6,6 @@
 
 #include "capture/core/fork.h"
 #include "capture/core/front.h"
-#include "capture/core/session.h"
-#include "capture/core/thread.h"
 #include "capture/python/python_stack.h"
 #include "capture/stack/stack.h"
 

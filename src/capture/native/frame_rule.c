@@ -2,7 +2,6 @@
  * for AMD64, figure 3.36. */
 #include "capture/native/frame_rule.h"
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
 

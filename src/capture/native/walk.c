@@ -3,8 +3,6 @@
 #include <errno.h>
 #include <link.h>
 #include <pthread.h>
-#include <stdbool.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "capture/core/recorder.h"
-#include "capture/core/session.h"
 #include "capture/nvtx/nvtx.h"
 
 struct message {

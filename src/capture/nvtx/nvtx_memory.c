@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "capture/core/recorder.h"
-#include "capture/core/session.h"
 #include "capture/cuda/live.h"
 #include "capture/nvtx/nvtx.h"
 

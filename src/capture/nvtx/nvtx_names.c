@@ -1,7 +1,6 @@
 #include "capture/nvtx/nvtx.h"
 
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <string.h>
 #include <sys/mman.h>
 

@@ -1,7 +1,5 @@
 #include "capture/python/merge.h"
 
-#include <stddef.h>
-
 #include "capture/core/lock.h"
 
 struct mp_interpreter_ranges mp_interpreter_ranges;

@@ -1,7 +1,5 @@
 #include "capture/python/walk.h"
 
-#include "capture/python/python_stack.h"
-
 /* co_lnotab (3.9): pairs of (bytes, signed lines). Before its first instruction a function is on its first line. */
 static uint32_t line_of_pairs(const unsigned char *table, size_t size, uint32_t first_line, uint32_t instruction)
 {

@@ -10,7 +10,6 @@
 #include "capture/core/tag_cache.h"
 #include "capture/core/thread.h"
 #include "capture/native/module.h"
-#include "capture/python/merge.h"
 #include "capture/python/module_paths.h"
 
 static struct mp_tag_cache stacks, frames;

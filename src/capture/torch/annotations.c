@@ -8,8 +8,6 @@
  */
 #include "capture/torch/torch.h"
 
-#include <errno.h>
-#include <stdbool.h>
 #include <string.h>
 
 #include "capture/native/next.h"

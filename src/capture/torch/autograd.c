@@ -11,14 +11,12 @@
  * Some nodes have no match: those made before the recording, or too long ago (capture/torch/torch.h). Stacks in them
  * stay as they are.
  */
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
 #include "capture/core/fork.h"
 #include "capture/core/recorder.h"
-#include "capture/core/session.h"
 #include "capture/native/next.h"
 #include "capture/stack/stack.h"
 #include "capture/torch/torch.h"

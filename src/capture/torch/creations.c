@@ -1,8 +1,5 @@
 #include "capture/torch/torch.h"
 
-#include <stdatomic.h>
-#include <stddef.h>
-
 #include "base/hash.h"
 #include "capture/core/room.h"
 

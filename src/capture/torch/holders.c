@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <linux/futex.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <ucontext.h>
@@ -11,7 +10,6 @@
 #include "base/clock.h"
 #include "base/kernel.h"
 #include "capture/core/recorder.h"
-#include "capture/core/session.h"
 #include "capture/python/asker.h"
 
 #define FIRST_STEPS    8 /* a leak does not show in fewer steps */

@@ -9,12 +9,7 @@
  */
 #include "capture/torch/torch.h"
 
-#include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "capture/core/recorder.h"
-#include "capture/core/session.h"
 #include "capture/native/module.h"
 #include "capture/native/next.h"
 #include "wire/c10.h"

@@ -1,11 +1,9 @@
 #include "capture/torch/torch.h"
 
 #include <errno.h>
-#include <stdatomic.h>
 
 #include "base/clock.h"
 #include "capture/core/recorder.h"
-#include "capture/core/session.h"
 
 #define AT_ONCE     256 /* records in one hook; between hooks other threads may fork */
 #define WAIT_MAX_NS (100 * MP_NS_PER_MS)

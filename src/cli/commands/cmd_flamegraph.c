@@ -1,6 +1,5 @@
 #include <string.h>
 
-#include "base/units.h"
 #include "cli/progress.h"
 #include "cli/query.h"
 #include "exchange/flame/flame_export.h"

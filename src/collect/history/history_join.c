@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "base/search.h"
-#include "base/vec.h"
 #include "base/words.h"
 
 #define CANDIDATES 16 /* most candidates of one entry, the nearest in time */

@@ -5,7 +5,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/sampling.h"
 
 #define EVENTS_OF_A_RECORD 4 /* most: a step, a missed free, the reserved total, the event itself */

@@ -1,7 +1,6 @@
 #include "collect/recording/secret_shapes.h"
 
 #include <ctype.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,10 +1,8 @@
 #include "collect/recording/spool_file.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <linux/futex.h>
 #include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +19,6 @@
 #include "collect/session/launch.h"
 #include "collect/session/membership.h"
 #include "collect/session/refused.h"
-#include "collect/session/session_folder.h"
 #include "collect/session/survivors.h"
 #include "collect/symbols/symbol_file.h"
 #include "wire/config.h"

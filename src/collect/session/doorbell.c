@@ -1,6 +1,5 @@
 #include "collect/session/collector_parts.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>

@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "collect/recording/recording.h"
 #include "collect/recording/recording_parts.h"
 #include "collect/session/asker.h"
 #include "collect/session/control.h"

@@ -1,6 +1,5 @@
 #include "collect/session/collector_parts.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -9,7 +8,6 @@
 #include "analysis/leaks/leaks.h"
 #include "base/clock.h"
 #include "base/memory.h"
-#include "collect/recording/recording.h"
 #include "collect/recording/recording_parts.h"
 #include "model/model.h"
 

@@ -1,7 +1,6 @@
 #include "collect/symbols/symbol_file.h"
 
 #include <dlfcn.h>
-#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

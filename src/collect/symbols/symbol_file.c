@@ -1,6 +1,5 @@
 #include "collect/symbols/symbol_file.h"
 
-#include <elfutils/libdwfl.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>

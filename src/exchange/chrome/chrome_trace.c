@@ -8,7 +8,6 @@
 #include "base/memory.h"
 #include "base/words.h"
 #include "exchange/common/sink.h"
-#include "model/model.h"
 #include "model/spans.h"
 #include "model/track.h"
 

@@ -7,7 +7,6 @@
 #include <sys/stat.h>
 
 #include "base/memory.h"
-#include "exchange/common/import_tables.h"
 #include "model/track.h"
 
 struct importer {

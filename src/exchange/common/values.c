@@ -1,8 +1,6 @@
 #include "exchange/common/values.h"
 
 #include <inttypes.h>
-#include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/json.h"

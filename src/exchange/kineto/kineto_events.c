@@ -1,9 +1,6 @@
 #include "exchange/kineto/kineto_events.h"
 
 #include <errno.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <yajl_parse.h>

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/buffer.h"
-#include "base/error.h"
 #include "exchange/common/import_calls.h"
 #include "format/tables.h"
 

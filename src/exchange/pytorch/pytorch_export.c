@@ -1,6 +1,5 @@
 #include "exchange/pytorch/pytorch_export.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>

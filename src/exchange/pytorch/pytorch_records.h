@@ -5,7 +5,6 @@
  */
 #pragma once
 
-#include "base/error.h"
 #include "exchange/common/stack_table.h"
 #include "exchange/common/values.h"
 

@@ -6,7 +6,6 @@
 #include <string.h>
 #include <yajl/yajl_parse.h>
 
-#include "exchange/common/input.h"
 #include "exchange/common/values.h"
 #include "exchange/pytorch/pickle.h"
 #include "exchange/pytorch/pytorch_model.h"

@@ -7,7 +7,6 @@
 
 #include "base/memory.h"
 #include "output/form/html.h"
-#include "output/form/text.h"
 
 /* Characters that Markdown interprets: anywhere, and at the beginning of a text. */
 static const char markdown_marks[] = "\\`*_[]<>|~&", markdown_first[] = "#+-=";

@@ -5,7 +5,6 @@
 
 #include "analysis/sites/level.h"
 #include "base/units.h"
-#include "model/window.h"
 
 #define MARKS_Y   6
 #define MARKS_MAX 32

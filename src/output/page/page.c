@@ -1,7 +1,6 @@
 #include "output/page/page.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +10,6 @@
 #include "base/memory.h"
 #include "base/units.h"
 #include "base/utf8.h"
-#include "model/model.h"
 #include "model/track.h"
 #include "output/form/html.h"
 #include "output/page/page_advice.h"

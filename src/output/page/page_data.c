@@ -11,7 +11,6 @@
 #include "base/map.h"
 #include "base/memory.h"
 #include "base/varint.h"
-#include "base/vec.h"
 #include "model/module_path.h"
 #include "model/steps_infer.h"
 #include "model/track.h"

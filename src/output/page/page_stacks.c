@@ -6,7 +6,6 @@
 #include "base/memory.h"
 #include "base/varint.h"
 #include "model/stack.h"
-#include "output/page/page_words.h"
 
 /* An array of `count` ids, all MP_NONE. */
 static uint32_t *no_ids(size_t count)

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "analysis/leaks/leaks.h"
-#include "output/report/columns.h"
 
 static const struct mp_job_process *process_at(const struct mp_job_view *job, uint32_t process)
 {

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/units.h"
-#include "model/stack.h"
 #include "output/report/categories.h"
 #include "output/report/frame_choice.h"
 

@@ -5,7 +5,6 @@
 #include <dlfcn.h>
 #include <inttypes.h>
 #include <memprof.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

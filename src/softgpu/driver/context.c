@@ -2,7 +2,6 @@
 #include "softgpu/driver/driver.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #define STACK 16
 static __thread CUcontext stack[STACK];

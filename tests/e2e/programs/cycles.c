@@ -3,7 +3,6 @@
  * times the step's number that it frees at its end, and 77 in a region.
  */
 #include <memprof.h>
-#include <stdlib.h>
 
 static char memory[1 << 20];
 

@@ -7,7 +7,6 @@
  */
 #include <dlfcn.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "capture/cuda/cupti_abi.h"

@@ -1,7 +1,6 @@
 /*
  * Calls of programs through the CUDA runtime, linked shared or compiled in. Needs SOFTGPU_DEVICES=2.
  */
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 

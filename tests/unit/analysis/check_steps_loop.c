@@ -7,7 +7,6 @@
 #include "model/steps_infer.h"
 #include "model/steps_period.h"
 #include "model/track.h"
-#include "model/window.h"
 #include "unit/suite.h"
 
 /* Programs as texts: a letter for each allocation, in order; and a stack for each letter. */

@@ -12,7 +12,6 @@
 
 #include "base/clock.h"
 #include "capture/core/fork.h"
-#include "capture/core/session.h"
 #include "capture/core/tables.h"
 #include "capture/python/layout.h"
 #include "capture/stack/stack.h"

@@ -1,7 +1,6 @@
 /* Recordings that end while others are being finished: each comes back once, in order, with its results. */
 #include "collect/session/collector_parts.h"
 
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <unistd.h>
 

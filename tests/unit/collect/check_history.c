@@ -1,7 +1,5 @@
 #include "collect/history/history.h"
 
-#include <string.h>
-
 #include "unit/suite.h"
 
 #define MIB     UINT64_C(1048576)

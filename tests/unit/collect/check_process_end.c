@@ -2,7 +2,6 @@
 #include "collect/session/collector_parts.h"
 
 #include <linux/capability.h>
-#include <signal.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>

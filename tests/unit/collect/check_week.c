@@ -12,7 +12,6 @@
 
 #include "collect/recording/recording.h"
 #include "unit/suite.h"
-#include "wire/config.h"
 
 #define ROUND_EVENTS 20000 /* of two seconds */
 #define HOUR_ROUNDS  UINT64_C(1800)

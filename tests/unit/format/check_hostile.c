@@ -3,7 +3,6 @@
 #include "unit/format/maker.h"
 
 #include <stdio.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 #include <zlib.h>

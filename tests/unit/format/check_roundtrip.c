@@ -1,8 +1,6 @@
 #include "unit/format/maker.h"
 
-#include <errno.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 

@@ -3,9 +3,7 @@
 #include "unit/format/training.h"
 
 #include <stdio.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include "unit/suite.h"
 

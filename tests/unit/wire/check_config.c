@@ -1,6 +1,5 @@
 #include "wire/config.h"
 
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 

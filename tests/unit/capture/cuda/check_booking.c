@@ -4,8 +4,6 @@
  */
 #include "capture/cuda/booking.h"
 
-#include <stdio.h>
-
 #include "collect/recording/drain.h"
 #include "unit/capture/memory_spool.h"
 

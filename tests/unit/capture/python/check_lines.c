@@ -1,10 +1,7 @@
 #include "capture/python/walk.h"
 
-#include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "capture/python/python_stack.h"
 #include "unit/suite.h"
 
 /* One function as each version compiles it: calls over several lines, 150 empty ones, try, finally, loops, with. The

@@ -1,6 +1,5 @@
 #include "capture/python/merge.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
