@@ -55,6 +55,11 @@ static const struct mp_stack_pattern patterns[] = {
     {MP_FACT_ZEROES, "(^|\\.)zero_grad( |$)"},
     {MP_FACT_PINNED_CACHE, "CachingHostAllocator"},
     {MP_FACT_WIDE_SUMS, "(at::_ops::|aten::)(argm(ax|in)|(max|min|median)_dim|aminmax|std|var)"},
+    {MP_FACT_MULTIPLIES,
+     "(^|\\.)forward .*torch/nn/modules/linear\\.py:|(at::_ops::|aten::)(linear|addmm|mm|bmm|matmul)"},
+    {MP_FACT_SUMS, "(at::_ops::|aten::)sum"},
+    {MP_FACT_CLASS_LOSS,
+     "(^|\\.)(cross_entropy|log_softmax) .*torch/nn/functional\\.py:|(at::_ops::|aten::)_?(cross_entropy|log_softmax)"},
     {MP_FACT_JOINS, "structured_cat_out|(at::_ops::|aten::)(cat|constant_pad_nd)"},
 };
 

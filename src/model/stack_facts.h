@@ -39,6 +39,9 @@ enum mp_stack_fact {
     MP_FACT_PINNED_CACHE = 1 << 19,  /* PyTorch's cache of pinned memory allocates a block */
     MP_FACT_JOINS = 1 << 20,         /* a tensor is made of others, end to end */
     MP_FACT_WIDE_SUMS = 1 << 21,     /* a reduction with two or more numbers for each sum: argmax(), std(), ... */
+    MP_FACT_MULTIPLIES = 1 << 22,    /* a product of matrices, such as a Linear's */
+    MP_FACT_SUMS = 1 << 23,          /* sum() */
+    MP_FACT_CLASS_LOSS = 1 << 24,    /* cross_entropy(), log_softmax() */
 };
 #define MP_FACTS_OF_CATEGORY (MP_FACT_FORWARD - 1u)
 

@@ -13,7 +13,7 @@ import told
 # By its name in JSON: what docs/manual/advise.md and the manual page say of it.
 KINDS = {
     "settings": ("`PYTORCH_CUDA_ALLOC_CONF`", "settings of PyTorch's caching allocator"),
-    "phase_settings": ("for one of its phases alone", "for one phase"),
+    "phase_settings": ("change settings during its run", "for one phase"),
     "late_zero_grad": ("live over forward", "blocks that live longer than they are needed"),
     "gradients_kept": ("`zero_grad(set_to_none=True)`", "blocks that live longer than they are needed"),
     "held_variables": ("`del` it behind `backward()`", "blocks that live longer than they are needed"),
@@ -21,6 +21,8 @@ KINDS = {
     "idle_variable": ("nothing reads again", "blocks that live longer than they are needed"),
     "no_grad": ("`with torch.no_grad():`", "blocks that live longer than they are needed"),
     "backward_sooner": ("losses of micro-batches", "blocks that live longer than they are needed"),
+    "chunked_loss": ("the loss in chunks of tokens", "logits that a loss can take in chunks"),
+    "evaluation_batch": ("the evaluation is the peak", "an evaluation's batch"),
     "one_by_one": ("`foreach=False`", "temporaries of an optimizer's step"),
     "fused": ("`fused=True`", "temporaries of an optimizer's step"),
     "one_stream": ("side streams", "side streams"),

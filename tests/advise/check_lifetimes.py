@@ -58,12 +58,16 @@ class Lifetimes(harness.TestCase):
 
     def test_what_the_last_step_holds(self):
         """The peak is in an evaluation behind it."""
-        self.check("large_vocabulary", "held,evaluates", ["del"])
+        self.check("large_vocabulary", "held,evaluates", ["del", "half"])
 
     def test_a_graph_without_a_backward(self):
-        self.check("attention", "evaluates,graph", ["no_grad"], 0.05)
-        change, = harness.answer("advise", self.folder / "run.mp", *KINDS)["changes"]
+        self.check("attention", "evaluates,graph", ["no_grad", "half"], 0.05)
+        changes = harness.answer("advise", self.folder / "run.mp", *KINDS)["changes"]
+        change, = (change for change in changes if change["pattern"] == "no_grad")
         self.assertTrue(change["code"].endswith(", in forward)"), change)  # calls the model; no module's own line
+
+    def test_an_evaluation_that_is_the_peak(self):
+        self.check("large_vocabulary", "evaluates", ["half"], 0.05)
 
     def test_one_backward_of_many_losses(self):
         self.check("deep", "summed", ["backward_sooner"], 0.05)

@@ -4,7 +4,8 @@ Habits of the program as it is: `late`, gradients are freed between forward and 
 `held`, variables of the loop hold the output and the loss; `foreach`, the optimizer works on lists of tensors; `evaluates`,
 an evaluation of four batches ends it; `graph`, that is with a graph; `summed`, losses of four micro-batches have one
 backward; `varies`, batches are of many lengths. Changes that are really made: `zero_grad`,
-`del`, `one_by_one`, `fused`, `no_grad`, `backward_sooner`, `checkpoint:PATTERN[:COUNT]` (modules of those paths, with * for numbers; the first so many).
+`del`, `one_by_one`, `fused`, `no_grad`, `backward_sooner`, `checkpoint:PATTERN[:COUNT]` (modules of those paths, with * for numbers; the first so many),
+`chunked` (head and loss of the model, for 8 chunks of tokens), `half` (of the evaluation's batch).
 """
 import functools
 import os
@@ -305,9 +306,19 @@ def make_optimizer(parameters, habits, changes):
     return torch.optim.AdamW(parameters, **fused)
 
 
-def forward(name, model, loss_of, batch):
+def chunked(model, batch):
+    head, model.head = model.head, nn.Identity()
+    hidden, tokens = model(batch[0]).flatten(0, 1), batch[1].flatten()
+    model.head = head
+    return None, sum(checkpoint(lambda h, y: F.cross_entropy(head(h).float(), y, reduction="sum"), *part, use_reentrant=False)
+                     for part in zip(hidden.chunk(8), tokens.chunk(8))) / len(tokens)
+
+
+def forward(name, model, loss_of, batch, changes=()):
     mixed = name.startswith("mixed")
     with torch.autocast(DEVICE, torch.bfloat16, enabled=mixed):
+        if "chunked" in changes:
+            return chunked(model, batch)
         output = model(batch[0])
         return output, loss_of(output.float() if mixed else output, batch[1])
 
@@ -334,7 +345,7 @@ def train(name, habits, changes):
 
     def step_of(batch):
         """A function: what it holds is gone with it."""
-        output, loss = forward(name, model, loss_of, batch)
+        output, loss = forward(name, model, loss_of, batch, changes)
         prepare()
         loss.backward()
 
@@ -365,7 +376,7 @@ def train(name, habits, changes):
         if "summed" in habits:
             summed_step()
         elif "held" in habits:
-            output, loss = forward(name, model, loss_of, batch)
+            output, loss = forward(name, model, loss_of, batch, changes)
             prepare()
             loss.backward()
             if "del" in changes:
@@ -377,7 +388,7 @@ def train(name, habits, changes):
             optimizer.zero_grad(set_to_none=True)
     if "evaluates" in habits:
         with torch.set_grad_enabled("graph" in habits and "no_grad" not in changes):
-            forward(name, model, loss_of, [torch.cat([part] * 4) for part in batches[0]])
+            forward(name, model, loss_of, [torch.cat([part] * (2 if "half" in changes else 4)) for part in batches[0]])
 
 
 if __name__ == "__main__":

@@ -24,6 +24,8 @@ enum mp_change_pattern {
     MP_CHANGE_NO_GRAD,         /* forward keeps blocks for a backward that never comes */
     MP_CHANGE_BACKWARD_SOONER, /* graphs of several losses live until one backward of them all */
     MP_CHANGE_LEAK,            /* a leak: each step leaves blocks */
+    MP_CHANGE_CHUNKED_LOSS,    /* a loss and its logits over a vocabulary */
+    MP_CHANGE_SMALLER_BATCH,   /* of an evaluation */
     MP_CHANGE_PATTERNS
 };
 

@@ -6,6 +6,7 @@
 #include "analysis/advise/module_calls.h"
 #include "base/memory.h"
 #include "base/search.h"
+#include "model/stack_facts.h"
 
 #define DEPTH_MOST  100 /* nested modules */
 #define NUMBER_MOST 512 /* bytes of a block for one number: the smallest block of a CUDA allocator */
@@ -21,7 +22,9 @@ struct finder {
     const struct mp_torch_history *history;
     const struct mp_phases *phases;
     MP_VEC(struct act) acts; /* in forward or outside of all phases, in order */
-    struct mp_change evaluation, batches;
+    const struct mp_stack_facts *facts;
+    const struct mp_torch_step **births;
+    struct mp_change evaluation, batches, halves;
     uint64_t most; /* bytes that the graph keeps in one pass of the evaluation */
 };
 
@@ -180,6 +183,54 @@ static void look_at_pass(struct finder *f, size_t turn)
     f->evaluation.stack = mp_module_caller(f->model, stack(f, &f->acts.at[first]));
 }
 
+/* ---- an evaluation, whose batch can be smaller */
+
+static size_t next_forward(const struct finder *f, size_t turn)
+{
+    do
+        turn++;
+    while (turn < f->phases->turns.count && f->phases->turns.at[turn].phase != MP_PHASE_FORWARD);
+    return turn;
+}
+
+static void halve(struct finder *f, const struct act *act)
+{
+    const struct mp_edit_end gone = {.block = act->block, .gone = true};
+    const struct mp_torch_step *birth = f->births[act->block];
+    const struct mp_edit_extra half = {.bytes = bytes(f, act) / 2,
+                                       .made = act->event,
+                                       .freed = freed(f, act),
+                                       .stream = birth ? birth->stream : 0,
+                                       .pool = birth ? birth->pool : 0};
+    mp_vec_add(&f->halves.edits.ends, gone);
+    mp_vec_add(&f->halves.edits.extras, half);
+    f->halves.blocks++;
+    if (bytes(f, act) <= f->halves.bytes) return;
+    f->halves.bytes = bytes(f, act);
+    f->halves.stack = mp_module_caller(f->model, stack(f, act));
+}
+
+/* A pass is an evaluation's if the next comes before backward, and few of its blocks wait for that. What goes by the
+ * end of the next pass is as large as the batch, unless it is a workspace, a copy of parameters, or what batches so far
+ * made together. */
+static void look_at_evaluation(struct finder *f, size_t turn)
+{
+    const uint32_t fixed = MP_FACT_WORKSPACE | MP_FACT_CASTS | MP_FACT_JOINS;
+    size_t next = next_forward(f, turn), behind = next_forward(f, next), waiting = 0;
+    uint32_t backward = f->phases->turns.at[turn].backward;
+    size_t first = act_at(f, event_of(f, turn)), end = act_at(f, event_of(f, next));
+    if (backward != MP_NONE && backward < next) return;
+    for (size_t i = first; backward != MP_NONE && i < end; i++)
+        waiting += freed(f, &f->acts.at[i]) >= event_of(f, backward);
+    if (waiting * 4 > end - first) return;
+    for (size_t i = first; i < end; i++) {
+        const struct act *act = &f->acts.at[i];
+        if (bytes(f, act) > NUMBER_MOST && freed(f, act) < event_of(f, behind) &&
+            !(f->facts->of_stack[stack(f, act)] & fixed))
+            halve(f, act);
+    }
+}
+
 /* ---- micro-batches that wait for one backward */
 
 static bool is_outside(const struct finder *f, const struct act *act)
@@ -275,13 +326,20 @@ void mp_graphs_propose(const struct mp_model *model, const struct mp_torch_histo
     struct finder f = {.model = model,
                        .history = history,
                        .phases = phases,
+                       .facts = mp_stack_facts(model),
+                       .births = mp_births_find(model, history),
                        .evaluation = {.kind = MP_CHANGE_LIFETIME, .pattern = MP_CHANGE_NO_GRAD},
-                       .batches = {.kind = MP_CHANGE_LIFETIME, .pattern = MP_CHANGE_BACKWARD_SOONER}};
+                       .batches = {.kind = MP_CHANGE_LIFETIME, .pattern = MP_CHANGE_BACKWARD_SOONER},
+                       .halves = {.kind = MP_CHANGE_LIFETIME, .pattern = MP_CHANGE_SMALLER_BATCH}};
     size_t from = 0;
+    bool trains = false;
+    for (size_t i = 0; i < phases->turns.count; i++)
+        trains |= mp_phase_is_backward(phases->turns.at[i].phase);
     find_acts(&f);
     for (size_t i = 0; i < phases->turns.count; i++) {
         unsigned phase = phases->turns.at[i].phase;
         if (phase == MP_PHASE_FORWARD) look_at_pass(&f, i);
+        if (phase == MP_PHASE_FORWARD && trains) look_at_evaluation(&f, i);
         if (!mp_phase_is_backward(phase)) continue;
         size_t stop = i;
         while (stop < phases->turns.count &&
@@ -293,5 +351,7 @@ void mp_graphs_propose(const struct mp_model *model, const struct mp_torch_histo
     }
     propose(&f.evaluation, changes);
     propose(&f.batches, changes);
+    propose(&f.halves, changes);
     mp_vec_free(&f.acts);
+    free(f.births);
 }

@@ -5,6 +5,7 @@
 
 #include "analysis/advise/alignment.h"
 #include "analysis/advise/graphs.h"
+#include "analysis/advise/logits.h"
 #include "analysis/categories/categories.h"
 #include "analysis/categories/phases.h"
 #include "analysis/holders/holders.h"
@@ -735,6 +736,7 @@ void mp_lifetimes_propose(const struct mp_model *model, const struct mp_torch_hi
         if (strncmp(mp_track_device(model, history->track), "cpu", 3)) find_fused(&f);
         find_foreach(&f);
         mp_graphs_propose(model, history, &f.phases, changes);
+        mp_logits_propose(model, history, &f.phases, changes);
     }
     mp_categories_free(f.categories);
     mp_phases_free(&f.phases);

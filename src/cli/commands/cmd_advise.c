@@ -103,9 +103,9 @@ const struct mp_command mp_command_advise = {
     .about =
         "Lists changes to the program that would lower the peak: settings of PyTorch's caching allocator, also for one "
         "phase; blocks that live longer than they are needed; temporaries of an optimizer's step; requests of side "
-        "streams; and modules whose activations can be made again in backward.\n\nA replay of the recording shows the "
-        "bytes that a change saves and the peak that is left. Each row also says how to write the change and what it "
-        "costs. ~ marks a replay with blocks that the recording does not have. With --capacity, changes are combined "
+        "streams; modules whose activations can be made again in backward; logits that a loss can take in chunks; and "
+        "an evaluation's batch.\n\nA replay of the recording shows the bytes that a change saves and the peak that is "
+        "left. Each row also says how to write the change and what it costs. ~ marks a replay with blocks that the recording does not have. With --capacity, changes are combined "
         "until the program fits, the cheapest first.",
     .example = "memprof advise run.mp --capacity 24GiB",
     .options = {MP_REPORT_OPTIONS, MP_FORM_OPTIONS, MP_OPT_TRACK, MP_OPT_LIMIT, MP_OPT_CAPACITY, MP_OPT_KIND},

@@ -129,6 +129,12 @@ static const struct {
                               "make the blocks before torch.cuda.stream(...) and call record_stream() on them, or make "
                               "one side stream once",
                               "work of these streams may wait for each other"},
+    [MP_CHANGE_CHUNKED_LOSS] = {"chunked or fused cross-entropy: 8 chunks of tokens, each with its own logits",
+                                "torch.utils.checkpoint.checkpoint() of head and loss for each of hidden.chunk(8)",
+                                "does the head's forward twice"},
+    [MP_CHANGE_SMALLER_BATCH] = {"half of the evaluation's batch, whose forward is the peak",
+                                 "the batch_size of the evaluation's DataLoader",
+                                 "twice as many batches; saves less where blocks do not shrink with them"},
 };
 
 static void put_idle(const struct mp_model *model, const struct mp_change *change, struct words *words)
@@ -148,6 +154,27 @@ static bool uses(const struct mp_model *model, const char *file)
     return false;
 }
 
+/* The same change in the words of the framework that runs the program. */
+static void put_framework(const struct mp_model *model, const struct mp_change *change, struct words *words)
+{
+    static const struct {
+        enum mp_change_pattern pattern;
+        const char *file, *code;
+    } frameworks[] = {
+        {MP_CHANGE_CHECKPOINTING, "/transformers/trainer.py", "TrainingArguments(gradient_checkpointing=True)"},
+        {MP_CHANGE_CHECKPOINTING, "/transformers/modeling_utils.py", "model.gradient_checkpointing_enable()"},
+        {MP_CHANGE_CHUNKED_LOSS, "/transformers/trainer.py", "TrainingArguments(use_liger_kernel=True)"},
+        {MP_CHANGE_SMALLER_BATCH, "/transformers/trainer.py", "TrainingArguments(per_device_eval_batch_size=...)"},
+        {MP_CHANGE_SMALLER_BATCH, "/lightning/pytorch/", "the batch_size of val_dataloader()"},
+        {MP_CHANGE_SMALLER_BATCH, "/pytorch_lightning/", "the batch_size of val_dataloader()"},
+    };
+    for (size_t i = 0; i < sizeof frameworks / sizeof *frameworks; i++) {
+        if (frameworks[i].pattern != change->pattern || !uses(model, frameworks[i].file)) continue;
+        mp_buffer_printf(&words->code, "%s, or ", frameworks[i].code);
+        return;
+    }
+}
+
 static void put_leak(const struct mp_model *model, const struct mp_change *change, struct words *words)
 {
     mp_buffer_printf(&words->text, "stop what grows first: %s keeps blocks of step after step",
@@ -163,10 +190,7 @@ static void put_checkpoint(const struct mp_model *model, const struct mp_change 
     if (change->modules < change->modules_of)
         mp_buffer_printf(&words->text, "the first %zu of %zu ", change->modules, change->modules_of);
     mp_buffer_printf(&words->text, "%s keep%s for it", change->module, change->modules_of == 1 ? "s" : "");
-    if (uses(model, "/transformers/trainer.py"))
-        mp_buffer_append_text(&words->code, "TrainingArguments(gradient_checkpointing=True), or ");
-    else if (uses(model, "/transformers/modeling_utils.py"))
-        mp_buffer_append_text(&words->code, "model.gradient_checkpointing_enable(), or ");
+    put_framework(model, change, words);
     mp_buffer_printf(&words->code, "torch.utils.checkpoint.checkpoint(%s, ..., use_reentrant=False) for each call",
                      change->module);
     if (change->share < 0)
@@ -196,6 +220,7 @@ static void find_words(const struct mp_model *model, const struct mp_change *cha
         break;
     default:
         mp_buffer_append_text(&words->text, said[change->pattern].text);
+        put_framework(model, change, words);
         mp_buffer_append_text(&words->code, said[change->pattern].code);
         put_line(model, change->stack, &words->code);
         mp_buffer_append_text(&words->cost, said[change->pattern].cost);
