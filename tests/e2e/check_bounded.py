@@ -116,8 +116,7 @@ class Bounded(harness.Churning):
                 self.collector.wait()
                 whole = self.file
                 if len(victims) > 1:
-                    while os.path.exists(f"/proc/{self.program}"):
-                        time.sleep(0.002)
+                    self.wait_for(lambda: harness.is_gone(self.program))
                     whole = self.folder / "whole.mp"
                     result = harness.memprof("recover", self.file, "-o", whole)
                     self.assertIn(result.returncode, (0, 4), result.stderr)

@@ -343,7 +343,7 @@ class FullDisks(Recording):
                              'df --output=avail -k /dev/shm | tail -1\'; ', shm="64m")
         self.assertEqual(result.returncode, 0, result.stderr)
         result = self.inside('( while sleep 0.01; do df --output=avail -k /dev/shm | tail -1; done ) > "$KEPT/free" & '
-                             'watcher=$!; "$MEMPROF" snapshot --no-symbols --force -o "$KEPT/run.mp" -- '
+                             'watcher=$!; until [ -s "$KEPT/free" ]; do sleep 0.01; done; "$MEMPROF" snapshot --no-symbols --force -o "$KEPT/run.mp" -- '
                              '"$GUEST" many-threads 90 20000; kill $watcher', shm="64m")
         self.assertEqual(result.returncode, 0, result.stderr)
         free = [int(line) for line in (self.folder / "free").read_text().split()]

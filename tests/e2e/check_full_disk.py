@@ -48,7 +48,7 @@ class FullDisk(harness.Churning):
         """Neither program nor counts are harmed."""
         script = ('mount -t tmpfs -o size=64m none /dev/shm && unset XDG_RUNTIME_DIR && exec "$@"', "sh", harness.MEMPROF,
                   "snapshot", "-o", self.folder / "run.mp", "--force", "--", "sh", "-c",
-                  '"$@" & until ls /dev/shm/*.spool; do sleep 0.01; done; dd if=/dev/zero of=/dev/shm/filler bs=64k; wait $!',
+                  '"$@" & until ls /dev/shm/*.spool || ! kill -0 $!; do sleep 0.01; done; dd if=/dev/zero of=/dev/shm/filler bs=64k; wait $!',
                   "sh", harness.program("churn"))
         self.counters = self.folder / "counters"
         for threads, each in ((1, 200000), (40, 5000)):

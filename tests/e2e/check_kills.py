@@ -94,17 +94,17 @@ class Kills(harness.Churning):
         environment = dict(os.environ, XDG_RUNTIME_DIR=str(folder))
         killed = subprocess.Popen([harness.MEMPROF, "snapshot", "-o", str(self.folder / "x.mp"), "--", "sleep", "600"],
                                   env=environment)
-        self.wait_for(lambda: list(folder.glob("memprof-*/socket")))
+        sleeper = harness.first_child(killed.pid)  # before it is started memprof listens
         left = there()
         record = lambda: harness.memprof("snapshot", "-o", self.folder / "y.mp", "--", "true", env=environment)
         old = time.time() - 3600
         os.utime(folder / left[0], (old, old))
         record()
         self.assertEqual(there(), left)  # somebody listens
-        sleeper = harness.first_child(killed.pid)
         killed.kill()
         killed.wait()
         os.kill(sleeper, signal.SIGKILL)
+        self.wait_for(lambda: harness.is_gone(sleeper))
         (folder / "memprof-abcdef").mkdir(mode=0o700)
         (folder / "memprof-abcdef" / "precious").touch()
         os.utime(folder / "memprof-abcdef", (old, old))

@@ -5,7 +5,6 @@ more interpreters, separated by colons."""
 
 import csv
 import json
-import os
 import signal
 import sqlite3
 import subprocess
@@ -162,7 +161,7 @@ class Modules(harness.TestCase):
             program = harness.first_child(collector.pid)
             time.sleep(2.5)  # the first half is in the file, the second only in the spool
             collector.send_signal(signal.SIGKILL)
-        self.wait_for(lambda: not os.path.exists(f"/proc/{program}"))
+        self.wait_for(lambda: harness.is_gone(program))
         whole = self.folder / "whole.mp"
         result = harness.memprof("recover", self.path, "-o", whole)
         self.assertEqual(result.returncode, 0, result.stderr)

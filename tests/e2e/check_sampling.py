@@ -6,7 +6,6 @@ import os
 import select
 import signal
 import subprocess
-import time
 
 import harness
 
@@ -15,7 +14,7 @@ EXAMPLES = harness.SOURCE / "examples"
 STAND_IN = harness.program("c10_stand_in.so")
 
 
-class Sampling(harness.TestCase):
+class Sampling(harness.Churning):
     def record(self, name, *options, command, status=0):
         path = self.folder / name
         result = harness.memprof("snapshot", "-o", path, *options, "--", *command)
@@ -96,12 +95,12 @@ class Sampling(harness.TestCase):
         self.assertGreater(track["frees"], 0)
 
     def test_what_a_kill_left(self):
-        path = self.folder / "cut.mp"
+        path, self.counters = self.folder / "cut.mp", self.folder / "counters"
         memprof = subprocess.Popen([harness.MEMPROF, "snapshot", "-o", path, "--sample", "1KiB", "--",
-                                    harness.program("churn"), self.folder / "counters", "2", "-1", "20"],
+                                    harness.program("churn"), self.counters, "2", "-1", "20"],
                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        while not path.exists() and memprof.poll() is None:
-            time.sleep(0.02)
+        # One block in 16 is drawn.
+        self.wait_for(lambda: path.exists() and self.handed_over()[0] > 1000)
         child = os.pidfd_open(harness.first_child(memprof.pid))
         memprof.kill()
         memprof.wait()

@@ -11,25 +11,32 @@ import sys
 
 import harness
 
-# Starts servers and ends. A server with `begin` later has no events before the command ends.
+# Starts servers, and ends when each that begins at once has begun. A server with `begin` later has no events before the
+# command ends. One with `end` 0 ends with its parent.
 PROGRAM = """
 import os, sys, time
 import libmemprof as mp
 children, begin, end, flag = int(sys.argv[1]), float(sys.argv[2]), float(sys.argv[3]), sys.argv[4]
 mp.mark("parent")
 sys.stdout.flush()
+parent = os.getpid()
+begun, has_begun = os.pipe()
 for i in range(children):
     if not os.fork():
         os.close(1)
         os.close(2)
         start = time.monotonic()
-        while time.monotonic() - start < end and not os.path.exists(flag):
+        if not begin:
+            mp.mark("child")
+            os.write(has_begun, b"x")
+        while (time.monotonic() - start < end or not end and os.getppid() == parent) and not os.path.exists(flag):
             if time.monotonic() - start >= begin:
                 mp.mark("child")
             time.sleep(0.02)
         mp.mark("last")
         os._exit(0)
-time.sleep(0.3)
+for i in range(0 if begin else children):
+    os.read(begun, 1)
 """
 FOREVER = 100
 
@@ -57,7 +64,8 @@ for i in range(children):
         mp.mark("child")
         if i == 1 and not os.fork():
             mp.mark("grandchild")
-            os._exit(0)
+        elif i == 1:
+            os.wait()
         os._exit(0)
     os.wait()
 """
@@ -98,7 +106,7 @@ class Survivors(harness.TestCase):
                     self.assertIn("still running (pid ", " ".join(coverage["notes"]))
 
     def test_who_ends_in_time_is_none(self):
-        result = harness.memprof(*self.command("--strict", children=2, end=0.5))
+        result = harness.memprof(*self.command("--strict", children=2, end=0))
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn("complete; 0 dropped", result.stderr)
         self.assertEqual([c["complete"] for c in self.coverages()], [True] * 3)
