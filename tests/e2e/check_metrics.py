@@ -56,7 +56,8 @@ parameters = list(net.parameters())
 counts = {"parameters": size(parameters), "gradients": size(p.grad for p in parameters), "buffers": size(net.buffers()),
           "optimizer state": size(v for state in optimizer.state.values() for v in state.values())}
 modules = {f"Net.layers.{i}": size([made[i], *(p.grad for p in layer.parameters())]) for i, layer in enumerate(net.layers)}
-mp.stats()  # the collector has all of it
+while not mp.stats():  # the collector has all of it
+    pass
 print(json.dumps([counts, modules]), flush=True)
 sys.stdin.readline()
 """
@@ -99,7 +100,7 @@ class Metrics(harness.TestCase):
         run = self.start(str(path))
         deadline = time.monotonic() + 60
         while True:
-            text = path.read_text()
+            text = path.read_text() if path.exists() else ""
             if text and ("memprof_steps_total", None, None) in (found := samples(text)) and \
                     found["memprof_steps_total", None, None] == 2:
                 break

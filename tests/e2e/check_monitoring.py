@@ -53,8 +53,8 @@ class Monitoring(harness.TestCase):
             for name in re.findall(r"memprof_\w+", question):
                 self.assertIn(f'"{name.removesuffix("_total")}"', told)
 
-    def serve(self, path, port):
-        """Serves the file over HTTP, like node_exporter or any web server."""
+    def serve(self, path):
+        """Serves the file over HTTP, like node_exporter or any web server. Returns the port."""
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_GET(self):
                 body = path.read_bytes() if path.exists() else b"# EOF\n"
@@ -65,10 +65,11 @@ class Monitoring(harness.TestCase):
 
             def log_message(self, *_):
                 pass
-        server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler)
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.addCleanup(server.server_close)
         self.addCleanup(server.shutdown)
         threading.Thread(target=server.serve_forever, daemon=True).start()
+        return server.server_address[1]
 
     def test_in_prometheus(self):
         prometheus, promtool = shutil.which("prometheus"), shutil.which("promtool")
@@ -78,11 +79,10 @@ class Monitoring(harness.TestCase):
             self.skipTest("no Python with torch")
         checked = subprocess.run([promtool, "check", "config", EXAMPLES / "prometheus.yml"], capture_output=True, text=True)
         self.assertEqual(checked.returncode, 0, checked.stdout + checked.stderr)
-        port, own = free_port(), free_port()
+        metrics = self.folder / "memprof.prom"
+        port, own = self.serve(metrics), free_port()
         (self.folder / "prometheus.yml").write_text(
             (EXAMPLES / "prometheus.yml").read_text().replace("9100", str(port)).replace("5s", "1s"))
-        metrics = self.folder / "memprof.prom"
-        self.serve(metrics, port)
         environment = {**harness.os.environ, "RANK": "3", "WORLD_SIZE": "8", "ROLE_NAME": "trainer", "SLURM_JOB_ID": "812"}
         run = subprocess.Popen([harness.MEMPROF, "snapshot", "--metrics", metrics, "-o", self.folder / "run.mp", "--",
                                 PYTHON, "-c", PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -102,27 +102,35 @@ class Monitoring(harness.TestCase):
                 told = json.load(answer)
             self.assertEqual(told["status"], "success", question)
             return told["data"]["result"]
-        deadline = time.monotonic() + harness.TIMEOUT
-        while True:  # deriv() and rate() want two scrapes
-            try:
-                if int(ask("sum(count_over_time(memprof_steps_total[1h]))")[0]["value"][1]) >= 3:
-                    break
-            except (OSError, IndexError):
-                pass
-            self.assertLess(time.monotonic(), deadline, "nothing was scraped")
-            time.sleep(0.2)
-        (live,) = ask('memprof_live_bytes{track="cpu/torch"}')
+
+        def answer(of, *question):
+            """The first answer that is not empty. A scrape that comes late empties one."""
+            deadline = time.monotonic() + harness.TIMEOUT
+            while True:
+                try:
+                    if found := of(*question):
+                        return found
+                except OSError:
+                    pass
+                self.assertLess(time.monotonic(), deadline, question)
+                time.sleep(0.2)
+
+        def up():
+            with urllib.request.urlopen(base + "targets", timeout=30) as targets:
+                (target,) = json.load(targets)["data"]["activeTargets"]
+            return (target["health"], target["lastError"]) == ("up", "")
+        answer(ask, "sum(count_over_time(memprof_steps_total[1h])) >= 3")  # deriv() and rate() want two scrapes
+        (live,) = answer(ask, 'memprof_live_bytes{track="cpu/torch"}')
         self.assertEqual(live["value"][1], "4000000")
         self.assertEqual({key: live["metric"][key] for key in ("rank", "role", "job_name", "job")},
                          {"rank": "3", "role": "trainer", "job_name": "812", "job": "memprof"})
-        self.assertEqual(ask("memprof_steps_total")[0]["value"][1], "3")
+        self.assertEqual(answer(ask, "memprof_steps_total")[0]["value"][1], "3")
         for question in questions():
-            found = ask(question)
-            if not set(re.findall(r"memprof_\w+", question)) & WITHOUT:
-                self.assertTrue(found, question)
-        with urllib.request.urlopen(base + "targets", timeout=30) as answer:
-            (target,) = json.load(answer)["data"]["activeTargets"]
-        self.assertEqual((target["health"], target["lastError"]), ("up", ""))
+            if set(re.findall(r"memprof_\w+", question)) & WITHOUT:
+                ask(question)
+            else:
+                answer(ask, question)
+        answer(up)
 
 
 if __name__ == "__main__":

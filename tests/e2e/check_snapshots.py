@@ -14,7 +14,8 @@ PYTHON = harness.python_with_torch()
 
 
 class OfARunningProgram(harness.Churning):
-    def start(self, *options, pause_us=20, **more):
+    def start(self, *options, pause_us=1000, **more):
+        """At this pace a busy collector has ten seconds before events are dropped."""
         super().start(*options, pause_us=pause_us, **more)
         self.wait_for(lambda: sum(self.handed_over()) > 100)
 

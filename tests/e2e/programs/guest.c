@@ -51,6 +51,15 @@ static int plain(void)
     return 0;
 }
 
+/* Asks until an answer comes in time, which on a busy machine may be late for any one question. */
+static int stats_of(const char *track, struct memprof_stats *stats)
+{
+    int late = -1;
+    for (int tries = 0; late && tries < 600; tries++)
+        late = memprof_stats(track, stats);
+    return late;
+}
+
 /* Asks for statistics after each block; the answers are exact. */
 static int statistics(void)
 {
@@ -58,7 +67,7 @@ static int statistics(void)
     int wrong = 0;
     for (long i = 1; i <= numbers[0]; i++) {
         blocks(1, true);
-        if (memprof_stats("cpu/app/guest", &stats) || stats.live_bytes != 100 * (uint64_t)i ||
+        if (stats_of("cpu/app/guest", &stats) || stats.live_bytes != 100 * (uint64_t)i ||
             stats.live_blocks != (uint64_t)i)
             wrong++;
     }
@@ -73,12 +82,12 @@ static void *ask(void *unused)
     struct memprof_stats stats;
     for (long i = 0; i < numbers[0]; i++) {
         blocks(1, true);
-        if (memprof_stats(NULL, &stats)) unanswered++;
+        if (stats_of(NULL, &stats)) unanswered++;
     }
     return NULL;
 }
 
-/* Four threads ask at once; an answer may come too late on a busy machine, but not mostly. */
+/* Four threads ask at once, and each is answered. */
 static int ask_together(void)
 {
     enum { ASKING = 4 };
@@ -87,7 +96,7 @@ static int ask_together(void)
         if (pthread_create(&threads[i], NULL, ask, NULL)) return 1;
     for (int i = 0; i < ASKING; i++)
         pthread_join(threads[i], NULL);
-    return unanswered * 2 > ASKING * numbers[0];
+    return unanswered != 0;
 }
 
 /* NUMBER children, a few of them alive at the same time, each with its own events. */
