@@ -5,7 +5,6 @@ import json
 import os
 import pathlib
 import shutil
-import socket
 import signal
 import struct
 import subprocess
@@ -42,12 +41,8 @@ def mpi_environment(folder):
 
 
 def torchrun():
-    """The first words of a torchrun on one node. --standalone is not used, since it always takes the same port."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    return ("-m", "torch.distributed.run", "--nnodes", "1", "--rdzv_backend", "c10d", "--rdzv_id", str(port),
-            "--rdzv_endpoint", f"localhost:{port}")
+    """The first words of a torchrun on one node, at a free port."""
+    return ("-m", "torch.distributed.run", "--nnodes", "1", "--rdzv_backend", "c10d", "--rdzv_endpoint", "localhost:0")
 
 
 def python_with_torch():
