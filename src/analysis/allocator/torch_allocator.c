@@ -14,6 +14,7 @@ struct mp_torch_allocator *mp_torch_allocator_new(const struct mp_torch_settings
     a->capacity = capacity;
     a->total = total;
     if (hooks) a->hooks = *hooks;
+    a->oldest_first = settings->oldest_first;
     a->next_segment = SEGMENTS;
     a->next_reservation = RESERVATIONS;
     a->unused_block = a->unused_segment = a->unused_use = NONE;
@@ -112,7 +113,7 @@ static uint64_t room_of(const struct mp_torch_allocator *a, uint32_t block)
 static uint32_t best_fit(const struct mp_torch_allocator *a, const struct mp_torch_set *set, uint64_t bytes,
                          uint64_t stream, bool expandable)
 {
-    struct mp_torch_place place = mp_torch_set_find(set, stream, bytes, 0);
+    struct mp_torch_place place = mp_torch_set_find(set, &(struct mp_torch_key){.stream = stream, .bytes = bytes});
     const struct mp_torch_key *key = mp_torch_set_at(set, place);
     while (key && key->stream == stream && a->segments.at[a->blocks.at[key->block].segment].page) {
         place = mp_torch_set_next(set, place);

@@ -38,7 +38,11 @@ static struct mp_torch_set *set_of(struct mp_torch_allocator *a, uint32_t block,
     const struct segment *segment = segment_of(a, block);
     struct side *side = side_of(a, segment);
     bool unmapped = it->state == MP_TORCH_UNMAPPED;
-    *key = (struct mp_torch_key){segment->stream, unmapped ? 0 : it->bytes, it->address, block};
+    *key = (struct mp_torch_key){.stream = segment->stream,
+                                 .bytes = unmapped ? 0 : it->bytes,
+                                 .age = unmapped ? 0 : segment->age,
+                                 .address = it->address,
+                                 .block = block};
     return unmapped ? &side->unmapped : &side->blocks;
 }
 

@@ -62,7 +62,7 @@ static bool has_room(const struct mp_torch_allocator *a, uint32_t block, uint64_
 static uint32_t find_room(struct mp_torch_allocator *a, uint64_t bytes, uint64_t stream, uint32_t pool)
 {
     const struct mp_torch_set *set = &a->pools.at[pool].sides[bytes <= MP_TORCH_SMALL].unmapped;
-    struct mp_torch_place place = mp_torch_set_find(set, stream, 0, 0);
+    struct mp_torch_place place = mp_torch_set_find(set, &(struct mp_torch_key){.stream = stream});
     const struct mp_torch_key *key;
     for (; (key = mp_torch_set_at(set, place)) && key->stream == stream; place = mp_torch_set_next(set, place)) {
         uint32_t previous = a->blocks.at[key->block].previous;

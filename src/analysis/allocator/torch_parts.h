@@ -14,7 +14,7 @@
  */
 
 struct mp_torch_key {
-    uint64_t stream, bytes, address; /* keys are sorted ascending, in this order */
+    uint64_t stream, bytes, age, address; /* keys are sorted ascending, in this order */
     uint32_t block;
 };
 
@@ -37,10 +37,8 @@ void mp_torch_set_remove(struct mp_torch_set *set, const struct mp_torch_key *ke
 void mp_torch_set_copy(struct mp_torch_set *to, const struct mp_torch_set *from);
 void mp_torch_set_free(struct mp_torch_set *set);
 
-/* The first position whose key is not below (stream, bytes, address). mp_torch_set_at() of a position behind the last
- * is NULL. */
-struct mp_torch_place mp_torch_set_find(const struct mp_torch_set *set, uint64_t stream, uint64_t bytes,
-                                        uint64_t address);
+/* The first position whose key is not below the key. mp_torch_set_at() of a position behind the last is NULL. */
+struct mp_torch_place mp_torch_set_find(const struct mp_torch_set *set, const struct mp_torch_key *key);
 const struct mp_torch_key *mp_torch_set_at(const struct mp_torch_set *set, struct mp_torch_place place);
 struct mp_torch_place mp_torch_set_next(const struct mp_torch_set *set, struct mp_torch_place place);
 /* False: there is no earlier one. */
@@ -62,6 +60,7 @@ struct block {
 struct segment {
     uint64_t address, bytes, page, stream; /* page: of an expandable segment, whose bytes are address space; otherwise
                                             * 0 */
+    uint64_t age;                          /* the number of segments made before; 0: does not matter */
     uint32_t pool;
     uint32_t first; /* block */
     bool small, unused;
@@ -105,8 +104,9 @@ struct mp_torch_allocator {
     struct mp_torch_hooks hooks;
     uint64_t capacity, total, device_used;
     uint64_t limit; /* MP_TORCH_UNLIMITED */
-    uint64_t next_segment, next_reservation;
+    uint64_t next_segment, next_reservation, next_age;
     struct mp_torch_stats stats;
+    bool oldest_first; /* as in the first settings */
     MP_VEC(struct block) blocks;
     uint32_t unused_block;
     MP_VEC(struct segment) segments;

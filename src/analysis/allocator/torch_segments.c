@@ -5,13 +5,15 @@
 uint32_t mp_torch_segment_new(struct mp_torch_allocator *a, const struct segment *segment)
 {
     uint32_t id = a->unused_segment;
-    if (id != NONE) {
+    if (id == NONE) {
+        id = (uint32_t)a->segments.count;
+        mp_vec_add(&a->segments, *segment);
+    } else {
         a->unused_segment = a->segments.at[id].first;
         a->segments.at[id] = *segment;
-        return id;
     }
-    mp_vec_add(&a->segments, *segment);
-    return (uint32_t)a->segments.count - 1;
+    if (a->oldest_first) a->segments.at[id].age = ++a->next_age;
+    return id;
 }
 
 void mp_torch_segment_unused(struct mp_torch_allocator *a, uint32_t segment)
@@ -134,7 +136,7 @@ static bool is_oversize(const struct mp_torch_key *key, uint64_t stream, uint64_
  * largest on. Returns their sum. */
 static uint64_t choose(struct mp_torch_allocator *a, uint64_t need, uint64_t stream, const struct mp_torch_set *set)
 {
-    struct mp_torch_place place = mp_torch_set_find(set, stream, need, 0);
+    struct mp_torch_place place = mp_torch_set_find(set, &(struct mp_torch_key){.stream = stream, .bytes = need});
     const struct mp_torch_key *key = mp_torch_set_at(set, place);
     uint64_t bytes = 0;
     a->scratch.count = 0;

@@ -12,23 +12,23 @@ struct mp_torch_run {
     struct mp_torch_key keys[RUN];
 };
 
-static int compare(const struct mp_torch_key *a, uint64_t stream, uint64_t bytes, uint64_t address)
+static int compare(const struct mp_torch_key *a, const struct mp_torch_key *b)
 {
-    if (a->stream != stream) return a->stream < stream ? -1 : 1;
-    if (a->bytes != bytes) return a->bytes < bytes ? -1 : 1;
-    if (a->address != address) return a->address < address ? -1 : 1;
+    if (a->stream != b->stream) return a->stream < b->stream ? -1 : 1;
+    if (a->bytes != b->bytes) return a->bytes < b->bytes ? -1 : 1;
+    if (a->age != b->age) return a->age < b->age ? -1 : 1;
+    if (a->address != b->address) return a->address < b->address ? -1 : 1;
     return 0;
 }
 
-struct mp_torch_place mp_torch_set_find(const struct mp_torch_set *set, uint64_t stream, uint64_t bytes,
-                                        uint64_t address)
+struct mp_torch_place mp_torch_set_find(const struct mp_torch_set *set, const struct mp_torch_key *key)
 {
-    size_t at = MP_COUNT_BEFORE(
-        set->runs.count, i, compare(&set->runs.at[i]->keys[set->runs.at[i]->count - 1], stream, bytes, address) < 0);
+    size_t at =
+        MP_COUNT_BEFORE(set->runs.count, i, compare(&set->runs.at[i]->keys[set->runs.at[i]->count - 1], key) < 0);
     struct mp_torch_place place = {at, 0};
     if (at == set->runs.count) return place;
     const struct mp_torch_run *run = set->runs.at[at];
-    place.index = MP_COUNT_BEFORE(run->count, i, compare(&run->keys[i], stream, bytes, address) < 0);
+    place.index = MP_COUNT_BEFORE(run->count, i, compare(&run->keys[i], key) < 0);
     return place;
 }
 
@@ -74,7 +74,7 @@ static void add_run(struct mp_torch_set *set, size_t index, size_t from)
 
 void mp_torch_set_insert(struct mp_torch_set *set, const struct mp_torch_key *key)
 {
-    struct mp_torch_place place = mp_torch_set_find(set, key->stream, key->bytes, key->address);
+    struct mp_torch_place place = mp_torch_set_find(set, key);
     if (!set->runs.count) {
         add_run(set, 0, 0);
     } else if (place.run == set->runs.count) {
@@ -93,7 +93,7 @@ void mp_torch_set_insert(struct mp_torch_set *set, const struct mp_torch_key *ke
 
 void mp_torch_set_remove(struct mp_torch_set *set, const struct mp_torch_key *key)
 {
-    struct mp_torch_place place = mp_torch_set_find(set, key->stream, key->bytes, key->address);
+    struct mp_torch_place place = mp_torch_set_find(set, key);
     struct mp_torch_run *run = set->runs.at[place.run];
     run->count--;
     memmove(run->keys + place.index, run->keys + place.index + 1, (run->count - place.index) * sizeof *run->keys);

@@ -28,6 +28,8 @@ struct mp_torch_settings {
     bool reserve_in_gib;                    /* or in GiB; 0: 9/8 of the device, which is also the most */
     uint32_t divisions[MP_TORCH_DIVISIONS]; /* roundup_power2_divisions: [k] is for 2^k MiB up to twice that */
     bool expandable;
+    bool oldest_first; /* not an option: of free blocks of one size, PyTorch 2.15 takes one of the oldest segment;
+                        * 2.11 and older take the lowest address */
 };
 
 void mp_torch_settings_default(struct mp_torch_settings *settings);

@@ -42,6 +42,7 @@ struct mp_torch_allocator *mp_torch_allocator_copy(const struct mp_torch_allocat
     to->device_used = from->device_used;
     to->next_segment = from->next_segment;
     to->next_reservation = from->next_reservation;
+    to->next_age = from->next_age;
     to->stats = from->stats;
     to->unused_block = from->unused_block;
     to->unused_segment = from->unused_segment;

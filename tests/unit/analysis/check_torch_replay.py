@@ -43,9 +43,9 @@ def frag(path, *options, status=0):
 class Program:
     """A random program on the naive allocator, and the snapshot that PyTorch would write of it."""
 
-    def __init__(self, seed, calls=400, tight=None):
+    def __init__(self, seed, calls=400, tight=None, settings=None):
         self.random = random.Random(seed)
-        self.settings = self.random.choice(SETTINGS)
+        self.settings = self.random.choice(SETTINGS) if settings is None else settings
         tight = self.random.random() < 0.4 if tight is None else tight
         total = self.random.choice([150, 300, 500]) * MIB if tight else 1 << 36
         self.allocator = naive_allocator.Allocator(total, 1 << 40, self.settings)  # room for addresses is never short
@@ -227,6 +227,14 @@ class Made(Written):
             if not seen["oom"]:
                 self.check_end(frag(self.path), snapshot)
         self.assertTrue(all(seen.values()), seen)
+
+    def test_either_order_of_free_blocks(self):
+        """Of free blocks of one size, PyTorch 2.15 takes one of the oldest segment, 2.11 the lowest address."""
+        for seed in range(8):
+            for oldest_first in (True, False):
+                program = Program(seed, tight=False, settings={"downwards": True, "oldest_first": oldest_first})
+                snapshot = program.snapshot()
+                self.check_exact(self.write(snapshot), snapshot, f"seed {seed} {oldest_first}")
 
     def test_difference_is_found(self):
         program = Program(3, tight=False)

@@ -52,6 +52,8 @@ class Allocator:
         divisions = settings.get("roundup", 0)
         self.divisions = [divisions] * 16 if isinstance(divisions, int) else divisions
         self.expandable = settings.get("expandable_segments", False)
+        self.oldest_first = settings.get("oldest_first", False)  # as PyTorch 2.15
+        self.downwards = settings.get("downwards", False)  # each segment lies below the one before
         self.reserve = min(int(settings["reserve"] * self.total) if "reserve" in settings else 1 << 64,
                            self.total + self.total // 8)
 
@@ -103,7 +105,8 @@ class Allocator:
     def free_blocks(self, pool, small, stream=None):
         found = [(s.stream, b.size, b.address, s, b) for s in self.side(pool, small) for b in s.blocks
                  if b.state == "free" and stream in (None, s.stream)]
-        return sorted(found, key=lambda entry: entry[:3])
+        age = {id(segment): at for at, segment in enumerate(self.segments)} if self.oldest_first else {}
+        return sorted(found, key=lambda entry: (*entry[:2], age.get(id(entry[3]), 0), entry[2]))
 
     def counts_ages(self):
         return self.limit is not None and self.gc > 0
@@ -161,8 +164,9 @@ class Allocator:
             return self.expand(pool, size, stream)
         if self.reserved() + asked > self.capacity:
             return None
+        self.next_segment -= asked if self.downwards else 0
         segment = Segment(self.next_segment, asked, stream, pool, size <= MIB)
-        self.next_segment += asked
+        self.next_segment += 0 if self.downwards else asked
         self.segments.append(segment)
         self.tell("segment_alloc", segment.address, asked, segment)
         return segment, segment.blocks[0]
