@@ -1,4 +1,4 @@
-"""Tell memprof what a program is doing, and ask it how much memory that takes.
+"""Tells memprof what a program is doing, and asks how much memory that takes.
 
     import libmemprof as mp
 
@@ -7,8 +7,8 @@
         with mp.region("forward"):
             loss = model(batch)
 
-Under `memprof snapshot -- python3 train.py` the marks become part of the recording. Without it every function here does
-nothing, and decorated functions are left as they are. Nothing but the standard library is needed.
+Under `memprof snapshot -- python3 train.py` the marks become part of the recording. Without it, every function here
+does nothing, and decorated functions stay unchanged. Needs only the standard library.
 """
 
 import functools
@@ -24,9 +24,9 @@ reset_peak()."""
 
 
 def _bind():
-    """The recorder's functions by name, from the table that its memprof_api_v1() returns; empty where there is none.
+    """The recorder's functions by name, from the table that its memprof_api_v1() returns; empty without a recorder.
 
-    The table is a size in bytes and then function pointers, in the order of `struct memprof_api_v1` in memprof.h.
+    The table has its size in bytes, then function pointers, in the order of `struct memprof_api_v1` in memprof.h.
     """
     try:
         import ctypes
@@ -37,7 +37,7 @@ def _bind():
     class CStats(ctypes.Structure):
         _fields_ = [(field, ctypes.c_uint64) for field in Stats._fields]
 
-    # The cheap ones keep the GIL: giving it up and taking it again costs more than they do, and could block.
+    # Cheap functions keep the GIL: releasing and taking it again would cost more than they do, and could block.
     cheap, slow, text = ctypes.PYFUNCTYPE, ctypes.CFUNCTYPE, ctypes.c_char_p
     entries = [
         ("active", cheap(ctypes.c_int)),
@@ -109,7 +109,7 @@ def active():
     return bool(_api["active"]()) if "active" in _api else False
 
 
-# The recorder's own functions: a Python frame around each would only make them slower.
+# These are the recorder's own functions: a Python frame around each would only slow them down.
 start = _api.get("start", _nothing)  # record from here,
 stop = _api.get("stop", _nothing)    # to here; live bytes stay right outside
 step = _api.get("step", _nothing)    # the next iteration of the program's loop begins
@@ -123,9 +123,9 @@ def mark(name):
 class region:
     """A named span of this thread: a context manager, or a decorator of functions.
 
-    A decorator without a name takes that of the function. Decorated generators and `async` functions are in the region
-    whenever they run, and not while they wait: other tasks of the thread then run outside it. A `with` block in an
-    `async` function must therefore not contain an `await`.
+    A decorator without a name uses the function's name. Decorated generators and `async` functions are in the region
+    while they run, but not while they wait, when other tasks of the thread run. A `with` block in an `async` function
+    must therefore not contain an `await`.
     """
 
     __slots__ = ("_name",)
@@ -171,7 +171,7 @@ def _decorate(function, name):
 
 
 def _run_in_region(name, inner):
-    """A generator that does what `inner` (a generator or coroutine) does, in the region whenever inner runs."""
+    """A generator that does what `inner` (a generator or coroutine) does, in the region whenever `inner` runs."""
     resume, value = inner.send, None
     while True:
         _push(name)
@@ -206,7 +206,7 @@ class _await_in_region:
 
 
 async def _iterate_in_region(name, inner):
-    """As _run_in_region, for an asynchronous generator."""
+    """The same as _run_in_region, for an asynchronous generator."""
     following = inner.asend(None)
     try:
         while True:
@@ -225,7 +225,7 @@ async def _iterate_in_region(name, inner):
 
 
 def snapshot(path=None):
-    """Writes the recording so far to `path` (default: a name next to the recording). False where that failed."""
+    """Writes the recording so far to `path` (default: a name next to the recording). False: that failed."""
     if "snapshot" not in _api:
         return False
     for tell in _before_snapshot:
@@ -234,7 +234,7 @@ def snapshot(path=None):
 
 
 def stats(track=None):
-    """The Stats of a track such as "cuda:0/torch" (default: the one that reports show); None where it has none."""
+    """The Stats of a track such as "cuda:0/torch" (default: the track that reports show); None: it has none."""
     if "stats" not in _api:
         return None
     found = _api["new_stats"]()
@@ -244,19 +244,20 @@ def stats(track=None):
 
 
 def peak(track=None):
-    """The most bytes that were live on the track since the start or reset_peak(); None where nobody knows."""
+    """The most bytes that were live on the track since the start or reset_peak(); None: unknown."""
     found = stats(track)
     return None if found is None else found.peak_bytes
 
 
 def reset_peak(track=None):
-    """Begins the peak of the track (default: of all) anew, at what is live now."""
+    """Begins the peak of the track (default: of all tracks) anew, at the live bytes."""
     if "reset_peak" in _api:
         _api["reset_peak"](None if track is None else _encode(track))
 
 
 def release_cupti():
-    """Gives CUPTI back before another tool of this process wants it (torch.profiler); hooks record on. True: done."""
+    """Releases CUPTI before another tool of this process wants it (torch.profiler); hooks continue to record. True:
+    done."""
     return _api["release_cupti"]() == 0 if "release_cupti" in _api else False
 
 
@@ -274,7 +275,7 @@ class _Page:
 
 
 def _program():
-    """The memprof command: that of the installation this module belongs to, or what PATH has."""
+    """The memprof command: from the installation that this module belongs to, or from PATH."""
     import shutil
 
     here = os.path.dirname(os.path.abspath(__file__))
@@ -288,8 +289,8 @@ def _program():
 def show(path=None, height=800):
     """The page of a recording, as the value of a notebook's cell: `memprof trace_plot` in a frame.
 
-    `path` is a recording, or what else memprof reads; without it, what is recorded of this program so far. The notebook
-    keeps the whole page, which has a few megabytes for a million blocks.
+    `path` is any file that memprof reads; without it, the page shows this program's recording so far. The notebook
+    stores the whole page: a few megabytes for a million blocks.
     """
     import subprocess
     import tempfile

@@ -1,7 +1,7 @@
-"""Tells the recorder where calls of the function of --step-at begin: from Python 3.12 on Python itself says so.
+"""Tells the recorder when calls of the function of --step-at begin: from Python 3.12 on, Python itself reports them.
 
-Started by python/start/sitecustomize.py. Code that is not the function's is looked at once and costs nothing from then
-on. Nothing but the standard library.
+Started by python/start/sitecustomize.py. Other code is looked at once, and costs nothing afterwards. Needs only the
+standard library.
 """
 
 import sys
@@ -25,7 +25,7 @@ def start(function):
     codes = {}  # the functions that were called, by id: all that the name means
 
     def starts(code, _):
-        # Calls no function of Python's own: near the limit of recursion it is one more frame itself, and not two.
+        # Calls no function of Python's: near the limit of recursion, it then needs one frame and not two.
         named, path = code.co_qualname, code.co_filename
         if not ("." + named).endswith(end) and not (
                 of_optimizers and named.endswith(".step") and "torch/optim/" in path

@@ -1,7 +1,7 @@
 """The server of the Model Context Protocol that `memprof mcp FOLDER` starts: libmemprof_mcp.py MEMPROF FOLDER.
 
-Each tool is a command of memprof that reads, run with --json on recordings below the folder. A tool's arguments are the
-command's options that choose what is shown; their words come from the command's own help.
+Each tool is a command of memprof that reads recordings, run with --json on recordings below the folder. A tool's
+arguments are the command's options that choose what is shown, described by the command's own help.
 """
 
 import asyncio
@@ -60,7 +60,7 @@ class Memprof:
         self.last = None, ""  # the question that was asked last, and its whole answer: its other pages come next
 
     def help_of(self, tool):
-        """A line about the tool, and the schema of each option that is offered, from the table that --help prints."""
+        """A line about the tool, and the schema of each offered option, from the table that --help prints."""
         text = subprocess.run([self.program, tool, "--help"], stdout=subprocess.PIPE, check=True, text=True).stdout
         rows = re.findall(r"^ {2}(?:-\w, | {4})--([\w-]+)( \w+)?((?:\s+(?! {0,6}-).*)+)$", text, re.M)
         options = {name: {"type": "string" if argument else "boolean", "description": " ".join(words.split())}
@@ -82,7 +82,7 @@ class Memprof:
     # ---- arguments --------------------------------------------------------------------------------------------------
 
     def file(self, name):
-        """The path from the folder to a file below it, wherever links lead."""
+        """The path from the folder to a file below it, after following links."""
         real = os.path.realpath(os.path.join(self.root, name)) if isinstance(name, str) and "\0" not in name else ""
         inside = real.startswith(self.root.rstrip("/") + "/") and not os.path.isabs(name)
         try:
@@ -145,7 +145,7 @@ class Memprof:
                 f'{json.dumps(looked < FILES_LOOKED)}, "unnamed": {unnamed}, "recordings": [\n' + ",\n".join(rows) + "]}\n")
 
     async def run(self, words):
-        """The command's output, messages last, and its exit status."""
+        """The command's output with its messages at the end, and its exit status."""
         server = os.getpid()
 
         def end_with_parent():
@@ -173,7 +173,7 @@ class Memprof:
         return out + ("\n" if out and said else "") + said, status
 
     async def answer(self, tool, arguments):
-        """The text of one page, whether the command failed, and a line on the other pages."""
+        """The text of one page, whether the command failed, and a line about the other pages."""
         page = arguments.get("page", 1)
         if not isinstance(page, int) or isinstance(page, bool) or page < 1:
             raise Refusal('"page" must be a whole number from 1')
@@ -222,7 +222,7 @@ async def read_most(stream):
 
 
 def split(text):
-    """Pages that end at the end of a line where there is one."""
+    """Pages that end at a line's end, if possible."""
     data, pages = text.encode(errors="replace"), []
     while len(data) > PAGE_BYTES:
         end = data.rfind(b"\n", 0, PAGE_BYTES) + 1 or PAGE_BYTES

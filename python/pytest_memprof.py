@@ -1,4 +1,4 @@
-"""Limits of memory for tests, checked by memprof. A plugin of pytest:
+"""Memory limits for tests, checked by memprof. A plugin of pytest:
 
     memprof snapshot -o tests.mp -- python3 -m pytest -p pytest_memprof
 
@@ -6,9 +6,9 @@
     @pytest.mark.limit_leaks("1 MB")          # what may stay when the test and a collection of cycles are over
     @pytest.mark.limit_memory("2 GiB", track="cuda:0/torch")
 
-Without `track` the limit is on the one that reports show. Each test is a region of the recording, so `memprof steps
-tests.mp` lists what it took. Where nothing is recorded, tests run and limits are not checked; a line at the top says
-so where a test has one.
+Without `track`, the limit is for the track that reports show. Each test is a region of the recording, so `memprof steps
+tests.mp` lists its memory. Without a recording, tests run and limits are not checked; if a test has a limit, a line at
+the top says so.
 """
 
 import gc
@@ -51,7 +51,7 @@ class _Limit:
         self.before = stats.live_bytes if stats else 0
 
     def end(self):
-        """The failure as a sentence; None where all is well."""
+        """The failure as a sentence; None: all is well."""
         stats = libmemprof.stats(self.track)
         if stats is None:
             return None  # nothing was allocated there
@@ -69,7 +69,7 @@ def pytest_configure(config):
 
 
 def pytest_report_collectionfinish(items):
-    """Nothing where no test has a limit: an installed plugin is in every run of pytest."""
+    """Does nothing if no test has a limit: an installed plugin is in every run of pytest."""
     if not any(item.get_closest_marker(name) for item in items for name in _MARKS):
         return None
     if not libmemprof.active():

@@ -1,7 +1,7 @@
-"""Changes of `memprof plan` in a PyTorch program that runs on the stand-in GPU; only there.
+"""The changes of `memprof plan` in a PyTorch program. The program runs on the stand-in GPU.
 
-Random values of CPU tensors are not made: nobody reads them, and they take minutes and the machine's memory. One rank of
-many runs alone (MEMPROF_PLAN_WORLD): its collectives return at once. Started by python/start/sitecustomize.py.
+Random values of CPU tensors are not made: nobody reads them, and they would take minutes and much memory. With one rank
+of many (MEMPROF_PLAN_WORLD), collectives return at once. Started by python/start/sitecustomize.py.
 
 The recorder leaves frames of these files out of stacks (src/capture/stack/stack.c).
 """
@@ -20,7 +20,7 @@ def start(torch, after_import):
     if torch.version.cuda:
         _tell_version_of_cudnn(torch)
         _let_recurrent_layers_do_without_cudnn(torch)
-        # A server decides nothing by such values, and its compiled code calls operators past the fallback.
+        # A server decides nothing by these values, and its compiled code calls operators behind the fallback.
         if settings.get("values") == "zeros" and not serving.is_engine():
             from libmemprof_plan import values
             values.start(torch, after_import)
@@ -44,13 +44,13 @@ def _is_left_out(tensor):
 
 
 def _tell_version_of_cudnn(torch):
-    """PyTorch refuses a cuDNN older than the one that it was built with; the stand-in is as new as that."""
+    """PyTorch refuses a cuDNN older than the one it was built with, so the stand-in has that version."""
     compiled = torch._C._cudnn.getCompileVersion()  # (9, 26, 0)
     os.environ["SOFTGPU_CUDNN"] = str(compiled[0] * 10000 + compiled[1] * 100 + compiled[2])
 
 
 def _let_recurrent_layers_do_without_cudnn(torch):
-    """The stand-in of cuDNN has none: PyTorch's own kernels take their place, which the plan says."""
+    """The stand-in of cuDNN lacks these functions: PyTorch's own kernels take their place, and the plan says so."""
     rnn, told = torch.nn.modules.rnn, []
 
     def wrap(function):
@@ -76,7 +76,7 @@ def _let_recurrent_layers_do_without_cudnn(torch):
 
 
 def _leave_out_random_values(torch):
-    """Big tensors in the host's memory: their pages are never touched, so they take none."""
+    """Large tensors in the host's memory: nothing touches their pages, so they take no memory."""
     def wrap(owner, name, position=0):
         function = getattr(owner, name, None)
         if function is None:

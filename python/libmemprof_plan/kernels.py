@@ -1,8 +1,8 @@
-"""Kernels that an engine compiles when it first calls them, left out of a plan: nothing is computed there.
+"""Kernels that an engine compiles at their first call. A plan leaves them out, as it computes nothing.
 
-CuTe DSL's run on a runtime of NVIDIA's that is linked into its own, which asks NVIDIA's driver for tables that nobody
-documents. Kernels of SGLang, FlashInfer and DeepGEMM want nvcc, and minutes. Tensors are all their callers', so that a
-kernel of PyTorch's takes the place of each launch: captured graphs have as many nodes.
+CuTe DSL's kernels run on a copy of NVIDIA's runtime, which asks NVIDIA's driver for undocumented tables. Kernels of
+SGLang, FlashInfer and DeepGEMM need nvcc, and minutes. Their callers own all tensors. A kernel of PyTorch's therefore
+takes the place of each launch, and captured graphs have as many nodes.
 """
 
 import functools
@@ -41,7 +41,7 @@ class LeftOut:
 
 
 class Module:
-    """A compiled module, all of whose functions launch one kernel."""
+    """A compiled module whose functions all launch one kernel."""
 
     def __init__(self, launch):
         self._launch = launch

@@ -1,4 +1,4 @@
-"""Many ranks without their GPUs: collectives carry nothing, so that what decides sizes on the host is answered here."""
+"""Many ranks without their GPUs: collectives transfer nothing. Answers that decide sizes on the host are made here."""
 
 import datetime
 import functools
@@ -10,7 +10,7 @@ import sys
 
 
 def be_alone(distributed, rank, world):
-    """One rank of many: a store that needs nobody else."""
+    """A store for one rank of many, which waits for nobody."""
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(world))
     os.environ.setdefault("LOCAL_RANK", "0")  # its device is the one there is
     os.environ.setdefault("LOCAL_WORLD_SIZE", str(world))
@@ -21,14 +21,15 @@ def be_alone(distributed, rank, world):
     begin = distributed.init_process_group
 
     def init_process_group(backend=None, *arguments, **named):
-        """Requests to other ranks are answered at once. The CPU's collectives are PyTorch's own that have no effect."""
+        """Requests to other ranks are answered at once. For the CPU's collectives, PyTorch's own ones without effect
+        are used."""
         from torch.testing._internal.distributed import fake_pg  # registers the backend "fake"
         for name in ("init_method", "store", "rank", "world_size"):
             named.pop(name, None)
         named.setdefault("timeout", datetime.timedelta(seconds=60))
         if arguments:
             arguments = arguments[1:]
-        # With NCCL alone, as the program wants it, what has no device (barrier) is on the GPU.
+        # With NCCL alone, as the program wants, calls without a device (barrier) use the GPU.
         backend = str(backend or "cpu:gloo,cuda:nccl")
         backend = backend if backend == "nccl" else "cpu:fake,cuda:nccl" if "nccl" in backend else "fake"
         begin(backend, store=Store(distributed), rank=rank, world_size=world, **named)
@@ -44,7 +45,7 @@ def _replace(distributed, function):
 
 
 def _let_groups_be_alone(distributed):
-    """A group of the CPU's own (gloo) would wait for all of its ranks."""
+    """A group of the CPU (gloo) would wait for all of its ranks."""
     begin = distributed.new_group
 
     def new_group(ranks=None, timeout=None, backend=None, *arguments, **named):
@@ -55,8 +56,9 @@ def _let_groups_be_alone(distributed):
 
 
 def _carry_objects(distributed, rank):
-    """Objects that one rank sends to another, as stages of a pipeline do. `memprof plan --rank all` keeps those of ranks
-    that it has planned in a folder; else the other sends what this rank sent last; else nobody can say what comes."""
+    """Objects that one rank sends to another, such as stages of a pipeline. `memprof plan --rank all` keeps the objects
+    of planned ranks in a folder. Without them, the last object that this rank sent is received. Without that, the
+    object is unknown."""
     folder, sent, counts = os.environ.get("MEMPROF_PLAN_MESSAGES"), [], {}
 
     def path_of(source, to):
@@ -88,8 +90,8 @@ def _carry_objects(distributed, rank):
 
 
 def follow_stages(stage):
-    """Tells `memprof plan --rank all` the ranks of this pipeline. The next stage, which is not planned yet, would send
-    gradients that have the shapes of this one's outputs."""
+    """Reports the ranks of this pipeline to `memprof plan --rank all`. The next stage is not planned yet. It would send
+    gradients with the shapes of this stage's outputs."""
     folder, base = os.environ.get("MEMPROF_PLAN_MESSAGES"), stage._PipelineStageBase
     kind, begin = stage.PipelineStage, base.__init__
     receive, send = getattr(kind, "_recv_meta", None), getattr(kind, "_send_meta", None)
@@ -114,7 +116,7 @@ def follow_stages(stage):
 
 
 def do_without_libuv(distributed):
-    """Debian's PyTorch is built without libuv, but its torchrun asks for a store that wants it."""
+    """Debian's PyTorch is built without libuv, but its torchrun asks for a store that needs libuv."""
     real = distributed.TCPStore
 
     class TCPStore(real):
@@ -135,7 +137,7 @@ _stores = []
 
 
 def Store(distributed):
-    """A store in this process; what another rank would have set is there as soon as it is asked for."""
+    """A store in this process: a key that another rank would set exists as soon as it is asked for."""
     kept = distributed.HashStore()
 
     class Alone(distributed.Store):
@@ -167,8 +169,8 @@ def Store(distributed):
 
 
 def answer_objects(distributed, alone):
-    """Collectives of Python objects over NCCL: by the group's store between processes; alone, the others have what this
-    rank has."""
+    """Collectives of Python objects over NCCL: between processes by the group's store. With one process, the other
+    ranks have this rank's objects."""
     def exchange(call, own):
         return _exchange(distributed, call.get("group"), own, alone)
 
@@ -200,7 +202,7 @@ _exchanges = {}  # of a group: how many there were
 
 
 def _exchange(distributed, group, own, alone):
-    """The objects that the ranks of the group give, in their order."""
+    """The objects of the group's ranks, in their order."""
     size, group = distributed.get_world_size(group), group or distributed.group.WORLD
     if alone or size == 1:
         return [own] * size
@@ -211,7 +213,7 @@ def _exchange(distributed, group, own, alone):
 
 
 def _answer(distributed, function):
-    """`function` takes the arguments by their names."""
+    """`function` takes its arguments by name."""
     real = getattr(distributed, function.__name__, None)
     if real is None:
         return

@@ -1,5 +1,5 @@
-"""Servers under `memprof plan`: weights that nobody loads, no tokenizer where there is none, and an end once they are
-ready. The stand-in answers questions that vLLM and SGLang ask of NVIDIA's runtime by another way."""
+"""Servers under `memprof plan`: dummy weights, no tokenizer if there is none, and an end once the server is ready. vLLM
+and SGLang ask NVIDIA's runtime some questions through another library; the stand-in answers them."""
 
 import functools
 import os
@@ -12,7 +12,7 @@ import threading
 from libmemprof_plan import kernels
 
 BOUND_S = 15 * 60
-# Wheels give copies such names as libcudart.e8e8b82a.so.12.
+# Wheels give copies names such as libcudart.e8e8b82a.so.12.
 BUNDLED = re.compile(r"^(lib[a-zA-Z]+)[.-][0-9a-f]{8}(?=\.so)")
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab.json", "tekken.json")
 TRIED = {"vllm": ("0.19.", "0.33."), "sglang": ("0.5.",)}  # beginnings of versions
@@ -43,7 +43,7 @@ def is_engine():
 
 
 def _guarded(name, then, module):
-    """Where a version is not as known, the program runs without."""
+    """In an unknown version, the program runs without the change."""
     try:
         then(module)
     except (AttributeError, OSError, TypeError) as trouble:
@@ -61,7 +61,7 @@ def _is_server():
 
 
 def _bound():
-    """A server that is never ready must not be waited for without an end."""
+    """A server that never becomes ready must not run for ever."""
     def end():
         _say(f"the server was not ready after {BOUND_S // 60} minutes: the plan ends here")
         os.kill(os.getpid(), signal.SIGINT)
@@ -73,7 +73,8 @@ def _bound():
 
 
 def _take_stand_ins():
-    """Python loads NVIDIA's libraries by path from PyTorch's folder: loads the stand-in of the same name instead."""
+    """Python loads NVIDIA's libraries by path from PyTorch's folder. This loads the stand-in of the same name
+    instead."""
     import ctypes
 
     ours = {os.path.basename(path): path for path in os.environ.get("LD_PRELOAD", "").split(":") if "softgpu" in path}
@@ -89,7 +90,7 @@ def _take_stand_ins():
 
 
 def _set_up(arguments, engine, model, method="__post_init__"):
-    """The settings' own class: once they are read, whoever made them."""
+    """Wraps the class of the settings itself, so that it does not matter who makes them."""
     method = method if hasattr(arguments, method) else "__post_init__"
     original = getattr(arguments, method)
     tried = [pair.partition("=") for pair in os.environ.get("MEMPROF_TRY", "").split(",") if pair]
@@ -122,7 +123,7 @@ def _set_up(arguments, engine, model, method="__post_init__"):
     _tell_version(engine)
 
 
-# One sentence for a page of vLLM's, and what to do.
+# One sentence in place of a page from vLLM, with what to do.
 EXPLAINED = (
     (r"architecture", "the engine does not know the architecture that the model's config.json names; a newer version may"),
     (r"World size \((\d+)\).* larger than the number of available GPUs",
@@ -164,7 +165,7 @@ def _value(text):
 
 
 def _leave_out_sampler():
-    """FlashInfer compiles its sampler with nvcc when it is first used, for minutes."""
+    """At its first use, FlashInfer would compile its sampler with nvcc, for minutes."""
     name = "VLLM_USE_FLASHINFER_SAMPLER"
     if name not in os.environ:
         os.environ[name] = "0"
@@ -172,7 +173,7 @@ def _leave_out_sampler():
 
 
 def _wait_for_ranks(module):
-    """Its ranks send each other descriptors once all are there, which the stand-in of NCCL does not wait for."""
+    """Its ranks send each other descriptors once all have come, and the stand-in of NCCL waits for nobody."""
     module.TorchDistBackend.barrier = lambda self: self.allgather(None) and None
 
 
@@ -188,7 +189,7 @@ def _tell_version(engine):
 
 
 def _say_why(module):
-    """SGLang's scheduler logs what failed in many lines, and then its processes are killed."""
+    """SGLang's scheduler logs a failure in many lines, and then its processes are killed."""
     original = module.Scheduler.__init__
 
     @functools.wraps(original)
@@ -204,7 +205,7 @@ def _say_why(module):
 
 
 def _end_when_ready(module):
-    """uvicorn's server is up when the engine behind it is."""
+    """uvicorn's server is up once its engine is."""
     original = module.Server.startup
 
     async def startup(self, *arguments, **named):
@@ -217,7 +218,7 @@ def _end_when_ready(module):
 
 
 def _end():
-    """SGLang's own end at an interrupt kills its processes, and with them, as a watchdog sees it, itself."""
+    """At an interrupt, SGLang kills its processes, and then itself, since its watchdog sees them die."""
     if "sglang" not in sys.modules:
         os.kill(os.getpid(), signal.SIGINT)
         return
@@ -229,7 +230,7 @@ def _end():
 
 
 def _answer_by_stand_in(module):
-    """cuda.bindings has NVIDIA's runtime linked into it, which asks the driver for tables that nobody documents."""
+    """cuda.bindings contains NVIDIA's runtime, which asks the driver for undocumented tables."""
     import ctypes
 
     runtime = ctypes.CDLL(f"libcudart.so.{12 if module.CUDART_VERSION < 13000 else 13}")

@@ -1,13 +1,14 @@
-"""Values that the host itself put on the device, under `memprof plan`: carried along on the CPU, where they are computed.
+"""Values that the host itself put on the device, under `memprof plan`: the CPU carries them along and computes with
+them.
 
-Kernels of the stand-in GPU compute nothing, but programs decide by values that never needed a GPU: a mask of ones, a
-count that `torch.full` made, a tensor copied from the host. Each storage on the device whose content follows from the
-host has a shadow in the host's memory. An operator that gets known tensors alone is run on their shadows, too; an
-operator that writes to a tensor and is not known ends what was known of it. Where the program reads such a tensor, the
-driver gives the shadow's value, and the plan does not count it among the guessed ones.
+Kernels of the stand-in GPU compute nothing. But programs decide by values that need no GPU: a mask of ones, a count
+from `torch.full`, a tensor copied from the host. A storage on the device whose contents follow from the host has a
+shadow in the host's memory. An operator with only known tensors also runs on their shadows. An unknown operator that
+writes to a tensor ends its shadow. If the program reads such a tensor, the driver returns the shadow's value, and the
+plan does not count it as guessed.
 
-The dispatcher calls this for each of those operators, through a key that PyTorch leaves free. It is no TorchDispatchMode:
-under one, backward formulas avoid in-place operators, and memory would differ.
+The dispatcher calls this for each of these operators, through a key that PyTorch leaves free. A TorchDispatchMode would
+not do: under one, backward formulas avoid in-place operators, so memory would differ.
 """
 
 import contextlib
@@ -36,15 +37,15 @@ COMPUTED = set("""
     searchsorted bucketize tril triu diff scatter scatter_add scatter_reduce masked_fill masked_scatter index_fill
     index_add index_copy index_put constant_pad_nd pad isclose equal is_nonzero item _local_scalar_dense to _to_copy
     clone contiguous copy fill zero reshape flatten ravel""".split())
-# True: an operand that is true everywhere decides; False: one that is zero everywhere does.
+# True: an operand that is true everywhere decides the result; False: one that is zero everywhere does.
 DECIDES = {"bitwise_or": True, "logical_or": True, "__or__": True, "bitwise_and": False, "logical_and": False,
            "__and__": False, "mul": False, "multiply": False}
 ASKED_OFTEN = 1000
 ASKS = {"item", "_local_scalar_dense", "is_nonzero"}
 READS = ASKS | {"to", "_to_copy"}  # their first argument
-# Their result may be known though nothing is of any tensor on the device, or the program asks for a value.
+# The result may be known even if no tensor on the device is, or the program asks for a value.
 SOURCES = READS | FACTORIES | {*CONSTANTS, *FILLED, "fill_", "zero_", "copy_"}
-# Values that an operator reads back before it makes its result.
+# Operators that read values back before they make their result.
 COUNTS = {
     "equal": int,
     "nonzero": lambda result: result.shape[0],
@@ -53,7 +54,7 @@ COUNTS = {
     "unique_dim": lambda result: result[0].shape[0],
     "unique_consecutive": lambda result: result[0].shape[0],
 }
-# In place, but of the tensor alone: its values stay.
+# In place, but only for the tensor itself: its values stay.
 SHAPES = set("detach_ requires_grad_ t_ transpose_ swapaxes_ swapdims_ squeeze_ unsqueeze_ as_strided_ set_".split())
 MASKED = {"index", "index_put", "index_put_", "_index_put_impl_", "masked_select"}
 
@@ -63,7 +64,7 @@ def _base(name):
 
 
 class _Shadows:
-    """By storage. A weak reference keeps the address of a storage that has gone from being another's."""
+    """By storage. A weak reference shows whether an address still belongs to the same storage."""
 
     def __init__(self, torch):
         self.torch = torch
@@ -72,12 +73,12 @@ class _Shadows:
         self.here = threading.local()
 
     def is_gradient(self, tensor):
-        """Not to be looked at: from PyTorch 2.10 on Python's object of a storage counts as an owner, and autograd then adds
-        to a copy of a gradient where it would add in place."""
+        """Must not be looked at: from PyTorch 2.10 on, Python's object of a storage counts as an owner. Autograd would
+        then add to a copy of a gradient, not in place."""
         return tensor.is_floating_point() and self.here.backward
 
     def look_where(self):
-        """Before an operator. A part that a checkpoint computes again has its own graph: it is no backward here."""
+        """Before an operator. A recomputed part of a checkpoint has its own graph, which is no backward here."""
         self.here.backward = not self.torch.is_grad_enabled() and self.torch._C._current_graph_task_id() != -1
 
     def bytes_of(self, tensor):
@@ -89,18 +90,18 @@ class _Shadows:
         return found[1] if known and found[2] == self.version_of(tensor) else None
 
     def version_of(self, tensor):
-        """Counts the writes of operators, also those that are not followed."""
+        """Counts the operators' writes, also of operators that are not followed."""
         return None if tensor.is_inference() else tensor._version
 
     def view(self, tensor):
-        """The tensor's values in the host's memory; None: not known."""
+        """The tensor's values in the host's memory; None: unknown."""
         of = self.bytes_of(tensor)
         if of is None:
             return None
         return of.view(tensor.dtype).as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
 
     def begin(self, tensor):
-        """Room for the values of a tensor of its own storage; None: it is too large."""
+        """Memory for the values of a tensor with its own storage; None: it is too large."""
         if self.is_gradient(tensor):
             return None
         storage = tensor.untyped_storage()
@@ -118,7 +119,7 @@ class _Shadows:
         return self.view(tensor)
 
     def renew(self, tensor):
-        """The tensor was written to, and its shadow will be."""
+        """The tensor was written to; its shadow will be written, too."""
         address = tensor.untyped_storage()._cdata
         self.of[address] = (*self.of[address][:2], self.version_of(tensor))
 
@@ -153,8 +154,8 @@ class _Follower:
         self.places = {}  # operator -> positions and names of the arguments that it writes to
 
     def register(self):
-        """For operators that are computed here, or write to a tensor; all others fall through. A fallback in Python for
-        all of them would not do: PyTorch does not find it where a mode is active, or for a subclass of Tensor."""
+        """For operators that are computed here, or that write to a tensor; all others pass. A fallback in Python for
+        all operators does not work: PyTorch does not find it under an active mode, or for a subclass of Tensor."""
         torch = self.torch
         self.libraries = [torch.library.Library("_", "IMPL", KEY)]
         self.libraries[0].fallback(torch.library.fallthrough_kernel)
@@ -177,7 +178,7 @@ class _Follower:
         self.include()
 
     def leave_out_higher_order(self):
-        """Their dispatcher in Python takes no fallback for the key: the first such operator would fail."""
+        """Python's dispatcher takes no fallback for the key: the first such operator would fail."""
         kind, fall_through = self.torch._ops.HigherOrderOperator, self.torch._ops.HigherOrderOperator.fallthrough
         initialize, key = kind.__init__, self.key
 
@@ -203,12 +204,13 @@ class _Follower:
         return follow
 
     def include(self, included=True):
-        """For the calling thread, and the threads that autograd lets work for it; the state before."""
+        """Sets the state for the calling thread and for autograd's threads that work for it; returns the former
+        state."""
         before = self.torch._C._dispatch_tls_is_dispatch_key_included(self.key)
         self.torch._C._dispatch_tls_set_dispatch_key_included(self.key, included)
         return before
 
-    # ---- which tensors are looked at ----
+    # ---- which operators are followed ----
 
     def is_plain(self, tensor):
         return tensor.layout is self.torch.strided and not (
@@ -225,7 +227,7 @@ class _Follower:
         return [one for one in self.tensors_of(arguments) if one.is_cuda and self.is_plain(one)]
 
     def written(self, operator, arguments, named):
-        """The arguments that the operator writes to, by its schema; schemas of collectives do not say."""
+        """The arguments that the operator's schema marks as written; schemas of collectives do not mark theirs."""
         places = self.places.get(operator)
         if places is None:
             silent = operator.namespace in ("c10d", "_c10d_functional", "symm_mem")
@@ -235,14 +237,14 @@ class _Follower:
         return self.on_device([arguments[i] if i < len(arguments) else named.get(name) for i, name in places])
 
     def is_idle(self):
-        """Another mode would see what is computed here, or tensors are wrapped."""
+        """Another mode would see the computations here, or tensors are wrapped."""
         return self.torch._C._len_torch_dispatch_stack() or self.torch._C._functorch.peek_interpreter_stack() is not None
 
     # ---- an operator ----
 
     def __call__(self, operator, *arguments, **named):
         with self.torch._C._ExcludeDispatchKeyGuard(self.keys):
-            # Where another mode is active, what the operator writes to has a new version afterwards.
+            # With another active mode, the tensor that the operator writes to gets a new version afterwards.
             if self.is_idle():
                 return operator(*arguments, **named)
             self.shadows.look_where()
@@ -270,7 +272,8 @@ class _Follower:
             return result
 
     def may_know(self, operator, arguments, named):
-        """False for most operators of a program: no tensor of theirs on the device has a shadow. They must cost little."""
+        """False for most operators of a program: none of their tensors on the device has a shadow. This check must be
+        cheap."""
         if operator._opname in SOURCES or operator.namespace != "aten":
             return True
         of = self.shadows.of
@@ -288,8 +291,8 @@ class _Follower:
             yield
 
     def compute(self, operator, arguments, named):
-        """The values of the result, or of what is written to, in order; None or an error: not known. Gives the driver
-        what the operator will read back."""
+        """The values of the result, or of the written tensors, in order; None or an error: unknown. Gives the driver
+        the values that the operator will read back."""
         name, base = operator._opname, _base(operator._opname)
         if operator.namespace == "c10d":
             return self.collective(name, arguments)
@@ -325,7 +328,8 @@ class _Follower:
         return result if isinstance(result, (list, tuple)) else [result]
 
     def decided(self, base, arguments):
-        """By one operand alone: whatever the other is, true or it is true, false and it is false."""
+        """Decided by one operand alone: with a true one the result is true, with a false one false, whatever the other
+        is."""
         if base not in DECIDES or not all(isinstance(one, self.torch.Tensor) for one in arguments[:2]):
             return None
         for one in arguments[:2]:
@@ -339,7 +343,7 @@ class _Follower:
         return None
 
     def hosted(self, value):
-        """An argument with shadows in place of tensors; raises LookupError where one is not known."""
+        """An argument with shadows in place of tensors; raises LookupError if one is unknown."""
         if isinstance(value, self.torch.Tensor):
             shadow = None
             if self.is_plain(value):
@@ -359,7 +363,7 @@ class _Follower:
         return [operator(*arguments, **dict(named, device="cpu", pin_memory=False))]
 
     def collective(self, name, arguments):
-        """The others send what this rank sends; a sum leaves its buffer, as the stand-in of NCCL does."""
+        """The other ranks send this rank's data; a sum leaves its buffer unchanged, as in the stand-in of NCCL."""
         if name == "allgather_":
             return [self.hosted(own).clone() for outputs, own in zip(arguments[0], arguments[1]) for _ in outputs]
         if name == "_allgather_base_":
@@ -369,10 +373,10 @@ class _Follower:
             return [self.hosted(one) for one in arguments[0]]
         return None
 
-    # ---- what the driver answers ----
+    # ---- answers for the driver ----
 
     def count_mask(self, name, arguments):
-        """For a mask alone: the elements that it selects from may be unknown."""
+        """Needs only the mask: the elements that it selects from may be unknown."""
         masks = arguments[1] if name != "masked_select" else [arguments[1]]
         masks = [one for one in masks if one is not None and one.dtype is self.torch.bool]
         if len(masks) == 1 and masks[0].is_cuda:
@@ -382,7 +386,7 @@ class _Follower:
             self.give(self.torch.count_nonzero(shadow))
 
     def count_question(self):
-        """A loop may wait for a value that is never made: its line is named, once."""
+        """A loop may wait for a value that never comes: the line is named once."""
         frame = sys._getframe(2)
         while frame.f_back and frame.f_code.co_filename.startswith(OURS):
             frame = frame.f_back
@@ -393,7 +397,7 @@ class _Follower:
                   "for one never ends. End it by a count, or try --values ones", file=sys.stderr, flush=True)
 
     def give(self, tensor):
-        """As it lies in memory; PyTorch copies what has holes to one piece first."""
+        """The bytes in memory; PyTorch first copies a tensor with holes to one piece."""
         span = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
         self.answers = tensor if span == tensor.numel() else tensor.contiguous()
         self.answer(self.answers.data_ptr(), self.answers.numel() * self.answers.element_size())
@@ -401,7 +405,7 @@ class _Follower:
     # ---- the result ----
 
     def keep(self, values, targets, known):
-        """`known`: the shadows of what was written to, from before."""
+        """`known`: the earlier shadows of the written tensors."""
         if not targets:  # on the host alone, perhaps in a forked worker, where CUDA answers nothing
             return
         capturing = self.torch.cuda.is_current_stream_capturing()  # replays write there, too
@@ -424,7 +428,7 @@ class _Follower:
 
 
 def start(torch, after_import):
-    """Nothing is followed where this PyTorch lacks what is used: then values are guessed, as they would be."""
+    """Without a feature of PyTorch's that this needs, nothing is followed, and values are guessed as before."""
     driver = ctypes.CDLL("libcuda.so.1").softgpu_answer
     driver.argtypes, driver.restype = [ctypes.c_void_p, ctypes.c_size_t], None
     follower = _Follower(torch, driver)
@@ -442,7 +446,7 @@ def start(torch, after_import):
 
 
 def _leave_out_fakes(mode, follower):
-    """Compilers trace with tensors that have no values, and the dispatcher in Python does not know the key."""
+    """Compilers trace with tensors without values, and the dispatcher in Python does not know the key."""
     enter, leave, of = mode.__enter__, mode.__exit__, threading.local()
 
     def __enter__(self):
@@ -459,7 +463,7 @@ def _leave_out_fakes(mode, follower):
 
 
 def _ask_large_numbers_as_signed(torch):
-    """A kernel in Python cannot return a number from 2**63 on, as seeds are."""
+    """A kernel in Python cannot return a number from 2**63 on, such as a seed."""
     item, as_float = torch.Tensor.item, torch.Tensor.__float__
 
     def is_large(tensor):
@@ -470,7 +474,7 @@ def _ask_large_numbers_as_signed(torch):
 
 
 def _forget_what_others_write(torch, follower):
-    """Who asks for an address hands it to a kernel that the dispatcher does not know: Triton, ctypes."""
+    """Code that asks for an address passes it to a kernel that the dispatcher does not know: Triton, ctypes."""
     address_of = torch.Tensor.data_ptr
 
     def data_ptr(tensor):

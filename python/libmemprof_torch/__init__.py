@@ -1,8 +1,8 @@
-"""PyTorch's own knowledge for memprof's recorder: names of modules, regions, steps and roles of tensors.
+"""Reports PyTorch's knowledge to memprof's recorder: names of modules, regions, steps and roles of tensors.
 
-Started by python/start/sitecustomize.py once torch is imported. It must never change what the program computes, print,
-or keep anything of the program alive: it holds weak references, addresses and names. Every part stands alone; one that
-meets what it does not know turns itself off, and the recording's coverage says so. Nothing but the standard library.
+Started by python/start/sitecustomize.py once torch is imported. It must never change the program's results, print, or
+keep an object of the program alive. It has only weak references, addresses and names. Each part works alone. A part
+that meets something unknown turns itself off, and the recording's coverage says so. Needs only the standard library.
 
 The recorder leaves frames of these files out of stacks (src/capture/stack/stack.c).
 """
@@ -10,12 +10,12 @@ The recorder leaves frames of these files out of stacks (src/capture/stack/stack
 import sys
 import types
 
-# Any failure of a part. An exception of the program's own signal handler goes on (is_of_signal()).
+# Any failure of a part of the shim. An exception from the program's own signal handler is passed on (is_of_signal()).
 TROUBLE = Exception
 
 
 def start(torch, after_import=lambda name, then: None):
-    """Turns on what this torch offers, once in a process; nothing where the recorder is not there. `after_import(name,
+    """Turns on the parts that this torch supports, once in a process; nothing without a recorder. `after_import(name,
     then)` calls then(module) once it is imported."""
     import libmemprof
     from libmemprof_torch import (compiled, guarded, history, holders, holders_filled,
@@ -47,7 +47,7 @@ parts = {}
 
 
 def _begin(api, call, part, begin):
-    """`call`: of the recorder; one that is older has it not."""
+    """`call`: the recorder's function; an older recorder lacks it."""
     try:
         return begin() if call in api else None
     except TROUBLE as trouble:
@@ -58,13 +58,13 @@ def _begin(api, call, part, begin):
 
 
 def complain(api, part, trouble):
-    """A part is off: one sentence in the recording's coverage."""
+    """Adds a sentence about a part that is off to the recording's coverage."""
     text = f"memprof's PyTorch shim is without {part}: {type(trouble).__name__}: {trouble}"
     api["shim"](text.encode("utf-8", "replace"))
 
 
 def is_of_signal(trouble):
-    """True if the program's own signal handler raised it, while Python ran a part of the shim."""
+    """True if the program's own signal handler raised it while Python ran the shim."""
     import signal
 
     handlers = []
@@ -81,8 +81,8 @@ def is_of_signal(trouble):
 
 
 def replace(owner, name, make):
-    """Puts make(original) in the place of a class's function. TorchScript reads the source of __wrapped__ and looks names
-    up in __globals__, so those are the original's."""
+    """Replaces a class's function by make(original). TorchScript reads the source of __wrapped__ and looks names up in
+    __globals__, so both are the original's."""
     import functools
 
     original = vars(owner)[name]
@@ -100,7 +100,7 @@ def _codes(code):
 
 
 def _hide_from_dynamo(torch, modules):
-    """Where torch.compile evaluates frames, these run as they are."""
+    """torch.compile runs these functions without compiling them."""
     frames = torch._C._dynamo.eval_frame if hasattr(torch._C, "_dynamo") else None
     if hasattr(frames, "skip_code"):
         skip = frames.skip_code

@@ -1,11 +1,11 @@
-"""Steps of optimizers within code of torch.compile, where no region is entered. PyTorch counts up a parameter's version
-with every change: the versions of the first parameters are compared before and after each call."""
+"""Steps of optimizers within code of torch.compile, which enters no region. PyTorch counts up a parameter's version
+with every change. The versions of the first parameters are compared before and after each call."""
 
 from libmemprof_torch import replace
 
 
 def start(torch, optimizers, after_import):
-    """`after_import(name, then)` calls then(module) once it is imported: Dynamo is, when it is first wanted."""
+    """`after_import(name, then)` calls then(module) once it is imported: Dynamo is imported when it is first needed."""
     optimizer = torch.optim.Optimizer
     known = optimizers.known
 

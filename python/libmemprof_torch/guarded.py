@@ -1,16 +1,16 @@
-"""A part of the shim that turns itself off where it meets what it does not know."""
+"""A part of the shim that turns itself off if it meets something unknown."""
 
 from libmemprof_torch import TROUBLE, complain, is_of_signal
 
 
 class Guarded:
-    """`what` is the part's name in the recording's coverage."""
+    """`what`: the part's name in the recording's coverage."""
 
     def __init__(self, api, what):
         self._api, self._what, self._off = api, what, False
 
     def _guarded(self, tell, *arguments, **named):
-        """A failure in `tell` is no failure of the program's call: that part reports no more then."""
+        """A failure in `tell` does not fail the program's call: the part stops reporting."""
         if self._off:
             return
         try:

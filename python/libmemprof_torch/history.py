@@ -1,11 +1,11 @@
 """PyTorch's own history of its CUDA allocator, without stacks, and its segments: requested bytes, stream and pool. The
-collector joins them to what it has seen.
+collector joins them to the recorded blocks.
 
-It begins when the program has initialized CUDA, if the program records no history of its own. It is hidden from the
-program: torch answers as if it were off, and a history of the program's own replaces it. PyTorch's ring is read, and
-emptied, after regions and steps, at the program's end, and for a snapshot that the program asks for. Readings take no
-more than a part of the time (SHARE). On request it is a larger one, as long as the ring would run over. If the ring has
-forgotten an allocation by then, only a block that still lives is known.
+It begins when the program has initialized CUDA, unless the program records its own history. It is hidden from the
+program: torch answers as if it were off, and the program's own history replaces it. The shim reads and empties
+PyTorch's ring after regions and steps, at the program's end, and for a snapshot that the program asks for. Readings
+take at most a part of the time (SHARE). On request that part is larger, if the ring would overflow otherwise. If the
+ring has lost an allocation by then, only a block that still lives is known.
 """
 
 import array
@@ -36,7 +36,7 @@ RECORD = ("_cuda_record_memory_history", "_cuda_record_memory_history_legacy", "
 
 
 def start(api, torch):
-    """None where this torch was built without CUDA."""
+    """None: this torch was built without CUDA."""
     if not hasattr(torch._C, SNAPSHOT):
         return None
     history = History(api, torch)
@@ -83,19 +83,19 @@ class History:
         return ".".join(str(self._torch.__version__).split(".")[:2]) in PROVEN
 
     def _start(self):
-        # Not at the start of every program, and not where it is needed: that may be in a weak reference's callback, in
-        # the middle of an import of the program's.
+        # Imported neither at the start of every program nor at the first use, which may be in a weak reference's
+        # callback, in the middle of an import.
         import json
         self._json = json.dumps
-        # Only those of torch's own functions that select no device: that would make a context on one that the program
+        # Only functions of torch that select no device: selecting one would make a context on a device that the program
         # does not use.
         memory = self._torch.cuda.memory
         self._record, parameters = memory._record_memory_history, _parameters(memory._record_memory_history)
         if "context" not in parameters or not hasattr(self._C, IS_ON):
             raise RuntimeError(f"torch {self._torch.__version__} records none without stacks")
         self._named = {"context": None, "stacks": "python"}
-        # The callback that PyTorch calls at each record_function belongs to the thread that first turned it on. No
-        # other thread can remove it, so it is left to the program. Where it is for all threads, any can.
+        # The callback that PyTorch runs at each record_function belongs to the thread that first turned it on. No other
+        # thread can remove it, so it stays. A callback for all threads can be removed by any thread.
         more = {"skip_actions": WITHOUT, "clear_history": True, "global_record_annotations": True}
         self._named.update((name, value) for name, value in more.items() if name in parameters)
         self._hide()
@@ -165,7 +165,7 @@ class History:
             if is_of_signal(trouble):
                 raise
 
-    # ---- hidden from the program
+    # ---- hiding from the program
 
     def _hide(self):
         self._pid = os.getpid()
@@ -198,7 +198,7 @@ class History:
         return record_memory_history
 
     def _without_ours(self, snapshot, arguments):
-        """The program's own look has no entries of ours: we read them, and then it takes its own."""
+        """The program's own look must not have the shim's entries, so these are read first."""
         if not self._on:
             return snapshot(*arguments)
         if self._pid != os.getpid():  # a forked child, in which nothing of CUDA is to be touched
@@ -220,7 +220,7 @@ class History:
     # ---- reading
 
     def look(self):
-        """Wherever the shim comes by."""
+        """Called wherever the shim runs."""
         if self._pid and time.perf_counter_ns() >= self._next_ns:
             self.read()
 
@@ -235,13 +235,13 @@ class History:
             self._lock.release()
 
     def pool_ended(self):
-        """The next look is a reading, while early readings take no more than a part of the time."""
+        """The next look is a reading, as long as early readings take at most a part of the time."""
         self._due = True
         if self._may_be_early():
             self._next_ns = 0
 
     def before_loss(self):
-        """Segments of a pool that ended may go: likewise a reading."""
+        """Segments of an ended pool may go: this also asks for a reading."""
         if self._due:
             self._read_before_loss()
 
@@ -256,7 +256,8 @@ class History:
         return self._spent_ns <= LOSS_NS + (now - self._begun_ns) // LOSS_SHARE
 
     def _before_fork(self):
-        """A child has none: what PyTorch calls at record_function would ask CUDA there, and write that it failed."""
+        """A child has no history: PyTorch's callback at record_function would use CUDA there, and write that it
+        failed."""
         if self._pid == os.getpid():
             self._read_before_loss()
         self._locked(self._turn_off)
@@ -266,7 +267,7 @@ class History:
             self._locked(self._turn_on)
 
     def _end(self):
-        """Later parts of the program's end are as they would be without us."""
+        """Later parts of the program's end must not see the shim."""
         self.read()
         self._locked(self._stop)
 
@@ -282,7 +283,7 @@ class History:
         moment, offset = _clocks()
         if not self._on:
             self._turn_on()
-        # Each look at the segments would be an entry of the program's own history.
+        # Each look at the segments would add an entry to the program's own history.
         if not self._on:
             self._next_ns = begun + READ_NS
             return
@@ -308,12 +309,12 @@ class History:
         self._next_ns = now + pause
 
     def _runs_over_in(self, snapshot, now):
-        """As it fills since it was emptied, or sooner: what it has forgotten is not counted."""
+        """Reads when the ring has filled since it was emptied, or sooner: lost entries are not counted."""
         fullest = max(map(len, snapshot["device_traces"]), default=0)
         return (now - self._emptied_ns) * self._entries // max(fullest, 1)
 
     def _whole_snapshot(self):
-        """Where this thread uses a MemPool, PyTorch 2.6 would tell of that pool's segments alone."""
+        """If this thread uses a MemPool, PyTorch 2.6 would list only that pool's segments."""
         context = getattr(self._C, "_MemPoolContext", None)
         if context is None or context.active_pool() is None:
             return self._snapshot()
@@ -324,7 +325,7 @@ class History:
             del outside
 
     def _tell_settings(self, settings):
-        """The allocator's settings, without those of its history, which are ours."""
+        """The allocator's settings, without those of the shim's history."""
         if not settings or "aside" not in self._api:
             return
         settings = {key: value for key, value in settings.items() if not key.startswith("trace_")}
@@ -335,10 +336,9 @@ class History:
         self._api["aside"](SETTINGS, text.encode("utf-8", "replace"))
 
     def _fit(self, snapshot, took):
-        """The ring gets as much room as can be read in READ_NS of a processor. A busy machine needs no more processor
-        time, and a smaller ring would only forget more. A short reading is no reason for less room either: the first
-        ones
-        are several times slower."""
+        """The ring gets as many entries as can be read in READ_NS of a processor. A busy machine needs no more
+        processor time, and a smaller ring would only lose more. One slow reading does not shrink it either: the first
+        ones are several times slower."""
         things = sum(len(trace) for trace in snapshot["device_traces"]) + len(snapshot.get("external_annotations", ()))
         things += sum(len(segment["blocks"]) for segment in snapshot["segments"])
         if things >= ENTRIES_LEAST:
@@ -347,15 +347,16 @@ class History:
 
 
 def _setting(key, value):
-    """As an import of a snapshot keeps it (mp_pytorch_settings() in src/exchange/pytorch/pytorch_coverage.c)."""
+    """The form that an import of a snapshot keeps (mp_pytorch_settings() in
+    src/exchange/pytorch/pytorch_coverage.c)."""
     if isinstance(value, dict):  # roundup_power2_divisions
         value = f"[{','.join(f'{size}:{divisions}' for size, divisions in value.items())}]"
     return f"{key}={str(value).lower() if isinstance(value, bool) else value}"
 
 
 def _clocks():
-    """Now, and what is to be added to PyTorch's times: by the closest of some looks, since between two looks at a clock
-    the thread may lose its processor."""
+    """The current time, and the difference to PyTorch's times. The closest of several looks counts, since the thread
+    may lose its processor between two clocks."""
     looks = []
     for _ in range(5):
         before, theirs, after = time.monotonic_ns(), time.time_ns(), time.monotonic_ns()

@@ -1,17 +1,17 @@
-"""Finds the holders of memory: a walk from roots (names of modules, locals of frames, running code) down to the tensors
-over storages. It goes through graphs of autograd to the tensors that their nodes have saved.
+"""Finds the holders of memory. A walk goes from roots (names of modules, locals of frames, running code) down to the
+tensors that use storages. It also follows graphs of autograd to the tensors that their nodes have saved.
 
-One walk, breadth first, from the program's own names first: so the shortest path that a person would write is met first,
-and most of Python's and torch's own objects never. From tensors that it did not reach it climbs up, with few calls of
-gc.get_referrers. It calls no code of the program (it reads attributes past their class, and no repr). It keeps nothing
-alive, and leaves the collector of cycles as it was. holders_names.py makes text of what is found.
+The walk is breadth first, from the program's own names. It thus first meets the shortest path that a person would
+write, and never most of Python's and torch's own objects. From tensors that it did not reach, it climbs up, with few
+calls of gc.get_referrers. It runs no code of the program: it reads attributes past their class, and calls no repr. It
+keeps nothing alive, and leaves Python's collector as it was. holders_names.py makes the texts.
 
 An example: `losses` is a local list of main(), and each loss has a graph that saved a matrix of 64 KiB. The walk goes
 
     main()'s frame -> "losses" -> [0] a tensor -> .grad_fn -> AddmmBackward0 -> _saved_mat1, over the matrix's storage
 
-in five steps. It is the first path to that storage, so longer ones, as over the optimizer's state, are not followed. The
-same path over [1], [2], ... is one holder: main().losses[*].grad_fn → AddmmBackward0._saved_mat1.
+in five steps. It is the first path to that storage, so longer ones, such as over the optimizer's state, are not
+followed. The same path over [1], [2], ... is one holder: main().losses[*].grad_fn → AddmmBackward0._saved_mat1.
 """
 
 import collections
@@ -26,8 +26,8 @@ from libmemprof_torch import holders_filled, holders_graphs as graphs, holders_i
 from libmemprof_torch.holders_names import Edge, mro_of, type_name
 
 BUDGET_NS = 200_000_000
-# Shares of it, after which the search for tensors, the walk, the climb and the naming end. The rest is for freeing our
-# own objects.
+# Shares of it after which the search for tensors, the walk, the climb and the naming end. The rest is for freeing the
+# look's own objects.
 FIND_PERCENT, WALK_PERCENT, CLIMB_PERCENT, NAME_PERCENT = 25, 70, 80, 90
 WALL = 25  # a machine with many others is slow for us, too
 OBJECTS_MOST = 3_000_000
@@ -35,7 +35,7 @@ CLOCK_EVERY = 128  # objects between two looks at the clock
 MANY = 4096  # entries of one container, which are visited after all else unless tensors are among them
 LINES_MOST = 16  # holders whose container's line is looked for
 CLIMB_AT_ONCE = 64  # tensors that climb together, and objects whose referrers one call looks for: each is compared with
-# each reference there is
+# every existing reference
 CLIMB_AS_ONE = 16  # so many objects add at most as much to a call as it takes for none
 CLIMB_MOST = 500  # objects above one
 HEAD_START = 8  # levels that one frame's locals are walked before those of the frame that it calls: four attributes
@@ -52,9 +52,8 @@ PARTS = {"torch.sparse_coo": ("_indices", "_values"), "torch.sparse_csr": ROWS, 
 
 
 class _Spent:
-    """The time that a look has taken: the thread's own, since on a busy machine it is no shorter; but it ends where
-    WALL times
-    as much has passed."""
+    """The time of a look: the thread's own, which a busy machine does not change. The look also ends when WALL times as
+    much has passed."""
 
     def __init__(self):
         self._own, self._all = time.thread_time_ns(), time.perf_counter_ns()
@@ -71,7 +70,7 @@ def _children_of(found, kind):
 
 
 class Block:
-    """A storage, and the place of the object that leads to it, by `edge` where it is not that object's own."""
+    """A storage, and the place of the object that leads to it, by `edge` if the object does not own it."""
 
     __slots__ = ("address", "place", "edge")
 
@@ -80,8 +79,9 @@ class Block:
 
 
 class _Climb:
-    """From one tensor to what leads there: `group`, the tensor first. `below`: by address, what each refers to on the way
-    down; `held`: addresses of those that something refers to; `at`: as many of the group have their referrers in it."""
+    """Climbs from one tensor to the objects that lead to it: `group`, the tensor first. `below`: by address, what each
+    object refers to on the way down; `held`: addresses of objects with a referrer; `at`: the number of objects in the
+    group whose referrers are known."""
 
     __slots__ = ("group", "below", "held", "at")
 
@@ -90,8 +90,8 @@ class _Climb:
 
 
 class Look:
-    """One look. `blocks` by address of storages afterwards; `complete` says whether all was looked at, `notes` what was
-    not. `wanted`: addresses of storages; None: all that there are."""
+    """One look. `blocks` by address of storages is filled; `complete` says whether the look saw everything, `notes`
+    what it left out. `wanted`: addresses of storages; None: all."""
 
     def __init__(self, torch, wanted=None, budget_ns=BUDGET_NS, saved=None, objects_most=OBJECTS_MOST):
         self.torch = torch
@@ -166,9 +166,8 @@ class Look:
         return found
 
     def _find_lines(self, found):
-        """The lines that fill the containers with the most bytes. A line that there was no time for is no holder that
-        was not
-        found: the look is as complete without."""
+        """The lines that fill the containers with most bytes. A line without time to look for it is no missing holder:
+        the look still counts as complete."""
         def is_late():
             return self._spent() >= self._until
 
@@ -183,13 +182,13 @@ class Look:
             holder.container = None  # it has classes of the program
 
     def _may_climb(self):
-        """Where the walk had no time left, a few calls still tell more than a longer walk."""
+        """If the walk had no time left, a few calls here still find more than a longer walk."""
         self._until = self._budget_ns * CLIMB_PERCENT // 100
         return bool(self._left)
 
     def _made_since(self):
-        """The addresses of what was made since the look began; None where a collection that another thread began has
-        moved that."""
+        """The addresses of objects made since the look began; None: a collection in another thread has moved that
+        border."""
         found = set()
         for each in reversed(gc.get_objects(0)):
             if each is self._marker:
@@ -202,7 +201,7 @@ class Look:
         return [each.frame for each in self._frames.all if each.is_main and each.tier == 0]
 
     def values_of_locals(self):
-        """The frames of functions."""
+        """The frames that functions run in."""
         for frame in self._frames.all:
             if frame.frame.f_code.co_flags & naming.OPTIMIZED:
                 frame.read()
@@ -219,7 +218,7 @@ class Look:
         return value
 
     def is_own(self, referrer):
-        """True if a container is the look's own."""
+        """True if the container belongs to the look."""
         return self._seen.get(id(referrer)) == -1 and type(referrer) is not dict
 
     def object_at(self, place):
@@ -244,13 +243,13 @@ class Look:
                 if not self.base.is_leaf.__get__(tensor) and graphs.has_settled_graph(self.base, tensor)]
 
     def is_alone(self, tensor):
-        """True if no other tensor has its storage."""
+        """True if no other tensor uses its storage."""
         address = self._tensors.get(id(tensor))
         return sum(each == address for each in self._tensors.values()) == 1
 
     def is_listed(self, found):
-        """True if the list of all objects has it, which is one reference more. That list is as it was at the look's
-        begin, so one answer about later objects serves all."""
+        """True if it is in the list of all objects, which is one more reference. The list is as it was when the look
+        began, so one answer holds for all later objects."""
         if not gc.is_tracked(found):
             return False
         if self._made is None:
@@ -275,9 +274,9 @@ class Look:
     # ---- tensors
 
     def kind_of(self, cls):
-        """How objects of a class are visited: "tensor", "opaque" (a tensor that only says where it is by code of the
-        program), "storage", "script" (a module of TorchScript's), "node", "array", "dict", "type", "frame", "generator" (or a
-        coroutine), or "" for all else."""
+        """How objects of a class are visited: "tensor", "opaque" (a tensor whose address only code of the program
+        gives), "storage", "script" (a module of TorchScript's), "node", "array", "dict", "type", "frame", "generator"
+        (or a coroutine), or "" for all else."""
         kind = self._kinds.get(cls)
         if kind is None:
             mro = mro_of(cls)
@@ -307,8 +306,8 @@ class Look:
         return kind
 
     def _find_tensors(self):
-        """All tensors that Python has objects of, and the addresses of those whose holder is looked for. Storages are asked
-        only where the walk meets them: C++ alone may keep one, and may end it while it is asked."""
+        """All tensors with Python objects, and the addresses of those whose holder is wanted. Storages are asked only
+        when the walk meets them: C++ alone may hold one, and may free it meanwhile."""
         tensor_types = {cls for cls in set(map(type, self._objects)) if self.kind_of(cls) in ("tensor", "storage")}
         self._tensors, self._found, self._left = {}, [], set()
         self._tensor_types = tensor_types
@@ -328,7 +327,7 @@ class Look:
             self._left = set(self._wanted)
 
     def address_of(self, tensor):
-        """The address of its storage; 0 where there is none."""
+        """The address of its storage; 0: none."""
         try:
             if self._storage_of is not None:
                 return self._storage_of(tensor)
@@ -338,8 +337,8 @@ class Look:
             return 0
 
     def _addresses_of(self, found):
-        """(address, what has it, the step there) of each storage under a tensor or a storage. Storages of a sparse
-        tensor are under tensors that are made here and dropped again."""
+        """(address, owner, the step to it) of each storage under a tensor or a storage. A sparse tensor's storages are
+        under tensors that are made here and dropped again."""
         if self.kind_of(type(found)) == "storage":
             address = self._address_of_storage(found)
             return [(address, found, None)] if address else []
@@ -347,8 +346,8 @@ class Look:
         return [(address, found, None)] if address else self._parts_of(found)
 
     def _address_of_storage(self, storage):
-        """0 where there is none. A storage of the meta device, as a FakeTensor's, has no memory, and PyTorch warns on
-        stderr where its address is asked for."""
+        """0: none. A storage of the meta device, such as a FakeTensor's, has no memory, and PyTorch warns on stderr if
+        it is asked for its address."""
         base = self.torch._C.StorageBase
         try:
             return 0 if base.device.__get__(storage).type == "meta" else base.data_ptr(storage)
@@ -366,8 +365,8 @@ class Look:
         return []
 
     def views(self):
-        """(bytes that tensors and arrays use, all bytes) by the address of a storage. A tensor that only its views keep
-        uses nothing; a graph may use all that it saved."""
+        """(bytes that tensors and arrays use, all bytes) by the address of a storage. A tensor that only its views hold
+        uses nothing; a graph may use everything that it saved."""
         used, found = collections.Counter(), {}
         viewed = {id(self.base._base.__get__(tensor)) for tensor in self._found}
         for tensor in self._found:
@@ -386,7 +385,7 @@ class Look:
         return found
 
     def _bytes_of_array(self, place):
-        """The address of the array whose base the tensor is, or the base of that; 0: it is none's."""
+        """The address of the array that owns the tensor's memory, following bases; 0: none."""
         edge, above = self._edges[place], self._parents[place]
         while edge is not None and edge.what == "attribute" and edge.text == "base" and above >= 0:
             place, edge, above = above, self._edges[above], self._parents[above]
@@ -396,8 +395,9 @@ class Look:
     # ---- down from the roots
 
     def _roots(self):
-        """Tiers of groups of (object, edge): the program's own first, then other packages, then Python's and torch's own.
-        A group waits for the one before: what a function passes on or names again is the caller's that owns it."""
+        """Tiers of groups of (object, edge): the program's own first, then other packages', then Python's and torch's
+        own. A group waits for the one before: an object that a function passes on or names again belongs to the caller
+        that owns it."""
         tiers = ([[]], [[]], [[]])
         modules = naming.modules()
         for name, module, namespace, tier in modules:  # never met by the way: each is named at its own turn
@@ -441,7 +441,7 @@ class Look:
                 self._add(value, -1, edge)
 
     def _walk(self, groups, is_first):
-        """One tier, and what earlier ones left for it. False: no time is left."""
+        """Walks one tier, and what earlier tiers left for it. False: no time is left."""
         at, groups = len(self._order), collections.deque(groups)
         waiting, self._later = self._later, []
         self._add_roots(groups.popleft())
@@ -454,11 +454,11 @@ class Look:
         return is_whole
 
     def _visit_from(self, at, is_first, groups=()):
-        """`groups`: a deque of roots that follow, each HEAD_START levels later than the one before."""
+        """`groups`: a deque of later roots, each HEAD_START levels after the one before."""
         order, parents, edges, seen = self._order, self._parents, self._edges, self._seen
         referents, kinds, kind_of = gc.get_referents, self._kinds, self.kind_of
         late, large = collections.deque(), collections.deque()  # places
-        # Nobody knows the tensors that only graphs hold: a full look walks the program's own objects to the end.
+        # Tensors that only graphs hold are unknown, so a full look walks the program's own objects to the end.
         found_all = self._wanted is not None or not is_first
         level, head = len(order), HEAD_START  # where the level that is visited ends
         while at < len(order) or groups or late or large:
@@ -550,7 +550,7 @@ class Look:
                 self._left.discard(address)
 
     def _visit_script(self, module, at):
-        """The collector does not see the parameters, buffers and modules that C++ keeps for it."""
+        """The collector does not see parameters, buffers and modules that C++ keeps for it."""
         for members in (self.torch._C.ParameterDict, self.torch._C.BufferDict, self.torch._C.ModuleDict):
             for name, value in members(module).items():
                 self._push(value, at, Edge("attribute", name))
@@ -595,16 +595,16 @@ class Look:
             self._push(function, at, Edge("graph", ""))
         self._push(graphs.accumulated(node), at, Edge("graph", "variable"))
 
-    # ---- up from what was not reached
+    # ---- up from tensors that were not reached
 
     def _climb(self):
-        """Storages that no root leads to: the time ran out before them, they are in a cycle that the collector has not
-        freed yet, or code outside of Python holds them. If several tensors share a storage, one climbs at a time."""
+        """Storages that no root leads to. The walk had no time for them, they are in a cycle that is not collected yet,
+        or code outside of Python holds them. If several tensors share a storage, one climbs at a time."""
         was_whole = self.complete
         for found in self._found:
             if self._seen.get(id(found), -1) >= 0:  # met, and not visited in time
                 self._claim(found, self._seen[id(found)])
-        # Tensors with a graph first: it leads to others.
+        # Tensors with a graph come first: the graph leads to others.
         waiting = sorted(self._found, key=self.base.is_leaf.__get__)
         while self._left and waiting and not self.out_of_time():
             climbs, later = {}, []
@@ -618,7 +618,7 @@ class Look:
             self._climb_together(climbs, was_whole)
 
     def _may_ask(self, count):
-        """The number of `count` objects whose referrers one call through all objects has time to find."""
+        """The number of objects, of `count`, whose referrers one call through all objects has time to find."""
         count = min(count, CLIMB_AT_ONCE)
         while count and self._spent() + self._referrers_ns * (CLIMB_AS_ONE + count) // CLIMB_AS_ONE >= self._until:
             count //= 2
@@ -627,8 +627,8 @@ class Look:
         return 0 if self.out_of_time() else count
 
     def _climb_together(self, climbs, was_whole):
-        """Each level of all of them is looked for at once, and a top that one has come to is visited before the next level:
-        others may lie below it."""
+        """All of them climb level by level. A top that one has reached is visited before the next level, as others may
+        be below it."""
         known = {}  # referrers by the address of an object
         while True:
             climbs = {address: climb for address, climb in climbs.items()
@@ -641,7 +641,7 @@ class Look:
                 self._settle(climb, False)
 
     def _ask(self, level, known):
-        """False: there was no time to look for the referrers of all."""
+        """False: there was no time to find all referrers."""
         at = 0
         while at < len(level):
             count = self._may_ask(len(level) - at)
@@ -665,7 +665,7 @@ class Look:
         return True
 
     def _rise(self, climb, known, was_whole):
-        """As far as the referrers are known. True if that ended the climb."""
+        """Follows the referrers that are known. True if the climb ended there."""
         group, below = climb.group, climb.below
         while climb.at < len(group) and len(group) < CLIMB_MOST:
             child = group[climb.at]
@@ -685,7 +685,7 @@ class Look:
         return True
 
     def _settle(self, climb, whole):
-        """`whole`: all that leads to its tensor is known."""
+        """`whole`: every object that leads to the tensor is known."""
         group = climb.group
         top = next((each for each in group if id(each) not in climb.held), None)
         node = self._node_with_hooks(top) if whole and naming.is_of_hooks(top) else None
@@ -701,7 +701,8 @@ class Look:
             self._top(naming.telling(group), Edge("cycle", naming.cycle_text(group), None, whole))
 
     def _saved_in_own_graph(self, tensor):
-        """By what name a node of a tensor's own graph keeps the very tensor, as what a hook packed; None: none does."""
+        """The name under which a node of a tensor's own graph keeps that very tensor, such as a value that a hook
+        packed; None: no node does."""
         if self.kind_of(type(tensor)) != "tensor" or not self._may_read_graph or self.base.is_leaf.__get__(tensor) or \
                 not graphs.has_settled_graph(self.base, tensor):
             return None
@@ -716,8 +717,7 @@ class Look:
         return None
 
     def _node_with_hooks(self, hooks):
-        """A visited node that has one of the hooks, found in half of the time that is left; None: none of those asked
-        has."""
+        """A visited node with one of the hooks, found in half of the remaining time; None: none of those examined."""
         if self._hooked is None:
             self._hooked = {}
             until = (self._spent() + self._until) // 2
@@ -741,7 +741,7 @@ class Look:
         self._visit_from(at, False)
 
     def _connect(self, place, child, below):
-        """A visited object leads there, which the walk did not come to."""
+        """A visited object leads to a tensor that the walk did not reach."""
         at = len(self._order)
         while child is not None:
             if id(child) not in self._seen:

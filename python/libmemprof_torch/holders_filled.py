@@ -1,6 +1,6 @@
 """The line that fills a container: the program's only line that stores an entry under the container's name. For an
-attribute only the code of its owner's classes counts, since others may have one of that name. Where there are several,
-or none that can be seen, it is not known. Code is read, never run.
+attribute, only code of its owner's classes counts, since other classes may have an attribute of that name. With several
+such lines, or none that can be seen, the line is unknown. Code is read, never run.
 """
 
 import bisect
@@ -32,15 +32,15 @@ _NAMED_BY = {GLOBAL: ("LOAD_NAME", "LOAD_GLOBAL", "STORE_NAME", "STORE_GLOBAL"),
 
 
 class Filled:
-    """`out_of_time` is asked before each code that is read, and within long ones."""
+    """`out_of_time` is asked before each code is read, and within long code."""
 
     def __init__(self, frames, out_of_time):
         self._out_of_time = out_of_time
         self._codes = list(_codes_of_program(frames))
 
     def line_of(self, what, name, of, of_entries):
-        """(file, line) of the only line; None. `of`: the function that a local is of, the module that a global is of, the
-        classes of an attribute's owner. `of_entries`: the container's entries are containers, and those are filled."""
+        """(file, line) of the only line; None: unknown. `of`: a local's function, a global's module, or the classes of
+        an attribute's owner. `of_entries`: the container's entries are containers that are filled."""
         found, deeper = set(), set()
         for code in self._codes_for(what, of):
             if name not in code.co_names and name not in code.co_varnames and name not in code.co_cellvars and \
@@ -73,7 +73,7 @@ def _is_in(code, function):
 
 
 def _codes_of_program(frames):
-    """(code, the namespace of its globals): one module may have several names, as __main__ and __mp_main__."""
+    """(code, the namespace of its globals): one module may have several names, such as __main__ and __mp_main__."""
     waiting = [(each.frame.f_code, each.frame.f_globals) for each in frames.all if each.tier == 0]
     for name, _, namespace, tier in naming.modules():
         if tier == 0 and not name.startswith(naming.OURS):
@@ -97,7 +97,7 @@ def _codes_of_classes(classes):
 
 
 def _codes_in(values, namespace):
-    """Code of a module's functions, and of its classes'."""
+    """Code of a module's functions and classes."""
     for value in values:
         if type in naming.mro_of(type(value)):
             yield from _codes_of_class(value) if naming.is_own_type(value) else ()
@@ -111,7 +111,7 @@ def _codes_of_class(cls):
 
 
 def _functions_in(value):
-    """A function, and those that its decorators wrap, as torch.no_grad() does."""
+    """A function, and the functions that its decorators wrap, as torch.no_grad() does."""
     waiting, seen = [value], 0
     while waiting and seen < WRAPPED_MOST:
         each, seen = waiting.pop(), seen + 1
@@ -128,9 +128,9 @@ def _functions_in(value):
 
 
 def _lines_that_fill(code, name, named_by, out_of_time=lambda: False):
-    """(those that load, say, append of what has the name: `kept.append(value)`, `heappush(kept, value)`, or store into it:
-    `self.kept[key] = value`, `kept += [value]`; those that do so to an entry of it: `kept[key].append(value)`). None: there
-    was no time for all of it."""
+    """(instructions that load the name's `append` or the like: `kept.append(value)`, `heappush(kept, value)`, or that
+    store into it: `self.kept[key] = value`, `kept += [value]`; instructions that do so to an entry of it:
+    `kept[key].append(value)`). None: there was no time for all code."""
     starts = [(offset, line) for offset, line in dis.findlinestarts(code) if line]
     offsets = [offset for offset, _ in starts]
     named, unclear, found, deeper, last, is_first, before = set(), set(), set(), set(), None, False, []
@@ -171,15 +171,15 @@ def _is_entry(each):
 
 
 def _is_in_place(before):
-    """True if the next stored value is the old one, changed."""
+    """True if the next stored value is the changed old one."""
     each = next((each for each in reversed(before) if not each.opname.startswith(MOVED)), None)
     return each is not None and (each.opname in ("INPLACE_ADD", "INPLACE_OR") or
                                  each.opname == "BINARY_OP" and each.argrepr in ("+=", "|="))
 
 
 def _loaded_below(instructions, depth, of_entry=False):
-    """(operation, name) of what loaded the value below so many others; None where that is not to be seen in a row.
-    `of_entry`: where that is an entry, of the container."""
+    """(operation, name) of the instruction that loaded the value so many places below; None: that is not visible in
+    straight code. `of_entry`: for an entry, what loaded its container."""
     wanted = depth
     for each in reversed(instructions[-STORED_MOST:]):
         names = each.argval if type(each.argval) is tuple else ()

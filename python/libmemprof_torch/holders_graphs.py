@@ -1,6 +1,7 @@
-"""Objects that nodes of autograd keep: tensors saved in C++, or the values that hooks of the program packed for them;
-hooks; the parameter whose gradient is added up. No hook is called for that. Before torch 2.14, which reports packed
-values, a call of the Python function is stopped before its first instruction; its arguments are the packed value.
+"""Objects that autograd's nodes keep: tensors saved in C++, the values that the program's hooks packed for them, hooks,
+and the parameter whose gradient is added up. No hook is called for that. torch 2.14 and newer report packed values.
+Before, a call of the hook's Python function is stopped before its first instruction; its arguments include the packed
+value.
 """
 
 import functools
@@ -30,7 +31,8 @@ def _member(torch, node, name):
 
 
 def has_settled_graph(base, tensor):
-    """Asking a view for its node makes a new one where its base was changed: a change of the program's own."""
+    """If its base was changed, a view makes a new node when it is asked for its node. The program would change by
+    that."""
     if not base._is_view(tensor):
         return True
     below = base._base.__get__(tensor)
@@ -44,17 +46,16 @@ def accumulated(function):
     return dict_of_type(type(function))["variable"].__get__(function)
 
 
-# ---- calls that do not begin
+# ---- stopping a call before it begins
 
 class _Stopped(RuntimeError):
     """Raised to end a call before it begins."""
 
 
 class _Stop:
-    """Python asks a function of profiling before it runs a frame. This one ends the frame of a function that
-    `is_stopped` by its code. Other frames run, such as the program's signal handler. `found`: the code, and the values
-    of its arguments and
-    of what it closes over, by name; None: none was called."""
+    """Python calls a profile function before it runs a frame. This one ends a frame if `is_stopped` accepts its code.
+    Other frames run, such as the program's signal handler. `found`: the code, and the values of its arguments and
+    closures, by name; None: no such call."""
 
     __slots__ = ("found", "_is_stopped")
 
@@ -70,13 +71,13 @@ class _Stop:
 
 
 def may_stop_calls():
-    """It is not used if the program has a profiler of its own, which has the one place for that. Within a function of
-    tracing (sys.settrace) Python asks none: a call of our own shows that before one of the program's would run."""
+    """If the program has a profiler, which takes the only place for one, this is not used. Within a trace function
+    (sys.settrace), Python calls no profile function. A call of the shim's own shows that before a hook would run."""
     return sys.getprofile() is None and _stopped(_is_own, functools.partial(_own))[1] is not None
 
 
 def _own():
-    """Called as torch calls a hook, from C."""
+    """Called from C, as torch calls a hook."""
 
 
 def _is_own(code):
@@ -84,7 +85,7 @@ def _is_own(code):
 
 
 def _stopped(is_stopped, read, *arguments):
-    """(what read() gives, None), or (None, what _Stop found)."""
+    """(the result of read(), None), or (None, what _Stop found)."""
     stop, read_value = _Stop(is_stopped), None
     try:
         sys.setprofile(stop)
@@ -98,8 +99,8 @@ def _stopped(is_stopped, read, *arguments):
 
 
 def _code_of(function):
-    """(what runs first of a call, how many arguments come before those of the call); (None, 0): it is not Python's, and so
-    cannot be stopped."""
+    """(the code that a call runs first, the number of arguments before the call's own); (None, 0): it is not Python's,
+    so it cannot be stopped."""
     bound = 0
     while type(function) in (types.MethodType, functools.partial):
         of_method = type(function) is types.MethodType
@@ -111,8 +112,8 @@ def _code_of(function):
 # ---- what nodes have saved
 
 class SavedHooks:
-    """True if the program has ever packed saved tensors with its own hooks: to unpack would call them. Newer torch
-    tells of each. `used`: some may be there; `blind`: and of such as no call can be stopped of."""
+    """True if the program has ever packed saved tensors with its own hooks: unpacking would call them. Newer torch
+    reports each hook. `used`: packed values may exist; `blind`: some belong to hooks whose calls cannot be stopped."""
 
     def __init__(self, torch):
         self.used = self.blind = False
@@ -147,7 +148,7 @@ class SavedHooks:
         return known is not None and known[0]() is code
 
     def packed_of(self, code):
-        """The name of the argument that is what was packed."""
+        """The name of the argument that has the packed value."""
         return code.co_varnames[self._codes[id(code)][1]]
 
 
@@ -155,8 +156,8 @@ PATIENCE, AGAIN = 4, 256
 
 
 class SavedReader:
-    """Reads what nodes have saved. To ask for a freed or changed tensor costs PyTorch some 0.5 ms for its error. After
-    a few such errors in a row for one name, it is asked for only now and then."""
+    """Reads what nodes have saved. Asking for a freed or changed tensor costs PyTorch some 0.5 ms for its error. After
+    a few such errors in a row for a name, that name is asked for only now and then."""
 
     def __init__(self, torch, hooks, miss):
         self._base, self._hooks, self._miss = torch._C._FunctionBase, hooks, miss
@@ -165,7 +166,7 @@ class SavedReader:
         self._failed = {}  # by type of node and name: how often in a row
 
     def saved_by(self, node):
-        """(edge, tensor) of each tensor that a node keeps in C++, (edge, object) of what was packed in its place."""
+        """(edge, tensor) of each tensor that a node keeps in C++, (edge, object) of each packed value."""
         kind = type(node)
         if kind not in self._names:
             self._names[kind] = self._names_of(kind)
@@ -187,7 +188,7 @@ class SavedReader:
             yield from found
 
     def _read(self, node, members, name, raw, text):
-        """Pairs; None: nothing of this node can be read."""
+        """Pairs; None: this node cannot be read."""
         hooks = self._hooks
         if hooks is None or hooks.tells and raw is not None:
             packed = _packed(members[raw].__get__(node)) if hooks and raw is not None else None
@@ -227,19 +228,19 @@ def _pairs(saved, text):
 
 
 def _packed(saved):
-    """The value that hooks of the program packed; None where they did not."""
+    """The value that the program's hooks packed; None: they packed nothing."""
     saved = [each for each in (saved if type(saved) is tuple else (saved,)) if each is not None]
     return [each.data for each in saved] if any(each.unpack_hook is not None for each in saved) else None
 
 
 # ---- hooks of nodes
 
-# Each hands the hooks that there are to Function._register_hook(), of Python, before it does anything.
+# Before anything else, each of these passes its hooks to Function._register_hook(), a function of Python.
 REGISTER = ("register_hook", "register_prehook")
 
 
 def _code_of_register(torch):
-    """None: the program has put something else in its place, which might register what it is given."""
+    """None: the program has replaced it, and the replacement might register what it gets."""
     for each in mro_of(torch.autograd.Function):
         function = dict_of_type(each).get("_register_hook")
         if function is not None:
@@ -254,12 +255,12 @@ def may_read_hooks(torch):
 
 
 def _nothing(*_):
-    """The hook that is never registered; None would end the program's backward pass if it were."""
+    """A hook that is never registered; None in its place would end the program's backward pass."""
 
 
 def hooks_of(torch, node):
-    """Dictionaries of the node's hooks, where one may_read_hooks(). Since torch 2 the collector hears of them only where
-    nothing else has the node."""
+    """Dictionaries of the node's hooks, if may_read_hooks() allows it. Since torch 2, the collector sees them only if
+    nothing else refers to the node."""
     found, code = [], _code_of_register(torch)
     if code is None or sys.getprofile() is not None:
         return found

@@ -1,6 +1,6 @@
-"""Variables that are not read again: no way through the bytecode of the frame reads the name before it is assigned anew.
-A block that such a variable alone holds may be freed earlier, by `del`. A graph may hold it, too: that shows in the nodes that
-took the tensor, whose classes say which of their inputs and results they save.
+"""Variables that are not read again: no way through the frame's bytecode reads the name before it is assigned again. A
+block that only such a variable holds may be freed sooner, by `del`. A graph may hold it, too. The nodes that took the
+tensor show that: their classes say which inputs and results they save.
 """
 
 import bisect
@@ -37,7 +37,7 @@ class _Code:
         self._live = {}  # by name: a set of places before which it may be read
 
     def effect(self, step, name):
-        """True if an instruction reads the name, False if it ends its value, None else."""
+        """True if an instruction reads the name, False if it ends its value, otherwise None."""
         names = step.argval if type(step.argval) is tuple else (step.argval,)
         if name not in names:
             return None
@@ -82,12 +82,12 @@ class _Code:
         return self._live[name]
 
     def is_read_after(self, name, offset):
-        """After the instruction at an offset: a call that runs, or has just returned."""
+        """The state after the instruction at an offset: a call that runs, or has just returned."""
         place = None if offset is None else bisect.bisect_right(self._offsets, offset) - 1  # it may be in a cache
         return place is None or any(each in self.live(name) for each in self._following(place))
 
     def not_read_from(self, name, line):
-        """The first line up to this one from which on no line reads the name's value."""
+        """The first line up to this one after which no line reads the name's value."""
         lines, at = {}, 0
         for place, step in enumerate(self.steps):
             at = getattr(step, "line_number", None) or (step.starts_line if type(step.starts_line) is int else 0) or at
@@ -100,13 +100,13 @@ class _Code:
                 if step.argval in BACKWARD and step.opname.startswith(("LOAD_METHOD", "LOAD_ATTR"))]
 
     def statement_of(self, place):
-        """What is run from the end of one statement to the end of the next, which has the place."""
+        """The instructions from the end of one statement to the end of the next, which contains the place."""
         ends = [each for each, step in enumerate(self.steps) if step.opname.startswith(ENDS_OF_STATEMENTS)]
         cut = bisect.bisect_left(ends, place)
         return self.steps[ends[cut - 1] + 1 if cut else 0:ends[cut] if cut < len(ends) else None]
 
     def end_of_call(self, place):
-        """The offset of the first call behind the load of a method; None. Calls among its arguments come before it."""
+        """The offset of the first call after a method is loaded; None. Calls in its arguments come before it."""
         return next((step.offset for step in self.steps[place + 1:]
                      if step.opname.startswith("CALL") and not step.opname.startswith("CALL_INTRINSIC")), None)
 
@@ -118,7 +118,8 @@ def _reads_elsewhere(code, name):
 
 
 class _Candidate:
-    """A holder whose blocks one variable leads to. `asked`: what it has, the tensors below that, and what is between."""
+    """A holder whose blocks one variable leads to. `asked`: the variable's value, the tensors below it, and the objects
+    in between."""
 
     __slots__ = ("holder", "form", "asked", "bytes")
 
@@ -131,8 +132,8 @@ class Idle:
         self._look, self._codes, self._takers_of, self._nodes = look, {}, None, []
 
     def mark(self, holders):
-        """Ends the paths of holders that are read no more with a form that says so. One call looks for the referrers of the
-        largest."""
+        """Marks the paths of holders that are not read again, in a form that readers know. One call finds the referrers
+        of the largest."""
         found = sorted(filter(None, map(self._candidate, holders)), key=lambda each: -each.bytes)[:CANDIDATES_MOST]
         counts = self._count_referrers([candidate.asked for candidate in found]) if found else {}
         for candidate in found:
@@ -167,7 +168,7 @@ class Idle:
         return _Candidate(holder, form, list(asked.values()), size)
 
     def _is_over(self, frame, code, name, place):
-        """Neither the call of backward nor what comes after it reads the name, and its loss still shows the graph."""
+        """Neither the call of backward nor later code reads the name, and its loss still shows the graph."""
         before = code.steps[place - 1]
         lost = before.opname.startswith(("LOAD_FAST", "LOAD_NAME")) and \
             type(self._look.value_of(frame, before.argval)) in (type(None), float, int)
@@ -175,7 +176,7 @@ class Idle:
                     any(code.effect(step, name) for step in code.statement_of(place)))
 
     def _frame_of(self, edge):
-        """The frame whose own the name is; None: it runs no more, or closures share the name."""
+        """The frame that owns the name; None: it has ended, or closures share the name."""
         for each in self._look.frames():
             code = each.f_code
             if edge.what == "local" and each is edge.frame.frame:
@@ -186,7 +187,8 @@ class Idle:
         return None
 
     def _count_referrers(self, lists):
-        """By address of what is in the lists: how many variables of running frames, and other objects, refer to it."""
+        """By address of the lists' contents: how many variables of running frames, and how many other objects, refer to
+        it."""
         asked = [each for part in lists for each in part]
         look, counts, ours = self._look, dict.fromkeys(map(id, asked), 0), [asked, *lists]
         for value in look.values_of_locals():
@@ -200,7 +202,7 @@ class Idle:
         return counts
 
     def _is_unsaved(self, tensor):
-        """A graph has not saved it: its node saves no result, the nodes that took it save no input."""
+        """True if no graph has saved it: its own node saves no result, and the nodes that took it save no input."""
         look, todo, found = self._look, [], 0
         for each in [tensor, *([look.base._base.__get__(tensor)] if look.base._is_view(tensor) else ())]:
             if look.base.is_leaf.__get__(each) or not graphs.has_settled_graph(look.base, each):
@@ -220,7 +222,7 @@ class Idle:
         return found > 0
 
     def _takers(self):
-        """Nodes by the address of one that made what they take; of the graphs that variables lead to."""
+        """In the graphs that variables lead to: nodes, by the address of a node whose result they take."""
         if self._takers_of is None:
             look, self._takers_of, self._nodes = self._look, {}, self._look.nodes()
             seen = set(map(id, self._nodes))
@@ -238,7 +240,7 @@ class Idle:
 
 
 def _saved_names(node):
-    """The tensors that a node of this class saves; None: it does not say."""
+    """The tensors that a node of this class saves; None: unknown."""
     cls = type(node)
     if any(type_name(each) in SILENT for each in mro_of(cls)):
         return None

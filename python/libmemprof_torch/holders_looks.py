@@ -1,7 +1,7 @@
-"""Decides when the program looks for holders of its tensors, and gives the recorder the finds. A look comes at the end
-of the program, and when the recorder says that one is due (src/capture/torch/holders.c). With --holders one comes when
-the collector wakes a program that waits. All are between two instructions of the main thread; holders.py does the
-looking.
+"""Decides when the program looks for holders of its tensors, and passes the results to the recorder. A look comes at
+the end of the program, and when the recorder says that one is due (src/capture/torch/holders.c). With --holders, one
+also comes when the collector wakes a waiting program. All looks run between two instructions of the main thread;
+holders.py does the work.
 """
 
 import array
@@ -41,8 +41,8 @@ def start(api, torch):
 
 
 def _wake_by_signal(api, looks):
-    """A program that sleeps or only computes passes no hook. The collector then sends SIGURG, for as long as it knows that
-    this handler stands; calls of the system go on afterwards."""
+    """A program that sleeps, or only computes, passes no hook. The collector then sends SIGURG, as long as it knows
+    that this handler is installed; system calls go on afterwards."""
     if "holder_wakes" not in api or threading.current_thread() is not threading.main_thread():
         return
     if signal.getsignal(signal.SIGURG) == signal.SIG_DFL:
@@ -55,8 +55,8 @@ def _wake_by_signal(api, looks):
 
 
 class _Woken:
-    """The signal's handler. We do not refer to it, so that it goes when another takes its place, unless the program keeps
-    it, which Looks.see_who_is_woken() finds out."""
+    """The signal's handler. Nothing here refers to the handler, so it is freed when another replaces it, unless the
+    program keeps it. Looks.see_who_is_woken() finds that out."""
 
     __slots__ = ("_looks", "__weakref__")
 
@@ -68,7 +68,7 @@ class _Woken:
 
 
 class _Ask:
-    """Its truth is asked for where a look is due."""
+    """Its truth value is asked for when a look is due."""
 
     __slots__ = ("_looks",)
 
@@ -92,7 +92,7 @@ class Looks:
         self.budget_ns, self.at_steps = holders.BUDGET_NS, False  # --holders was given
 
     def see_who_is_woken(self):
-        """The program that put a handler of its own in the place of ours may have kept ours, and may put it back."""
+        """A program that replaced the handler may have kept it, and may install it again."""
         handler = self.woken_by()
         wakes = handler is not None and signal.getsignal(signal.SIGURG) is handler
         if wakes != self._wakes:
@@ -107,14 +107,14 @@ class Looks:
                 self._look(budget_ms * 1_000_000)
 
     def _puts_off(self):
-        """Within backward() graphs cannot be read. The recorder asks again, 100 ms later or more."""
+        """Within backward(), graphs cannot be read. The recorder asks again after 100 ms or more."""
         amid = self._puts < PUT_OFF_MOST and holders_names.is_amid_backward(sys._getframe())
         self._puts = self._puts + 1 if amid else 0
         return amid
 
     def look_where_a_child_ends(self):
-        """The children that multiprocessing forks, workers of DataLoaders among them, end without atexit; what it runs then
-        it has forgotten at their begin."""
+        """Children that multiprocessing forks, such as a DataLoader's workers, end without atexit. The functions that
+        multiprocessing runs at their end were forgotten at their begin."""
         self._ended = False
         multiprocessing.util.Finalize(None, self.look_at_the_end, exitpriority=1)
 
@@ -129,15 +129,16 @@ class Looks:
         return os.getpid() != self._began_in
 
     def _has_reason(self):
-        """In a forked child a look counts references to all objects of the parent, and so copies their memory. It is
-        made only if the child computes tensors, or was asked for, and some tensors of its own are live."""
+        """In a forked child, a look counts references to all of the parent's objects, and so copies their memory. A
+        look is made only if the child computes tensors, or if one was requested, and only if tensors of its own are
+        live."""
         if not self._is_forked():
             return True
         asked = self.at_steps or any(holders_names.of_a_worker())
         return asked and self._own_bytes() > (CHILD_BYTES if sys.getallocatedblocks() > CHILD_BLOCKS else 0)
 
     def _own_bytes(self):
-        """Live bytes that this process has allocated: its recording began empty. 0: nobody knows."""
+        """Live bytes that this process has allocated, as its recording began empty. 0: unknown."""
         if "stats" not in self._api:
             return 0
         stats = self._api["new_stats"]()

@@ -1,6 +1,5 @@
-"""The names of what holders.py meets: modules, frames, and each step from an object to one that it refers to, as the
-program's author would write it. Nothing here calls code of the program: classes are read past their metaclasses,
-instances through the descriptors of their dictionaries and slots.
+"""Names everything that holders.py meets: Nothing here runs code of the program: classes are read past their
+metaclasses, instances through descriptors of their dictionaries and slots.
 """
 
 import collections
@@ -26,7 +25,7 @@ def dict_of_type(cls):
 
 
 def mro_of(cls):
-    """A class of C that was never made ready, as f2py's `fortran` in SciPy, has neither of both."""
+    """A C class that was never made ready, such as f2py's `fortran` in SciPy, has neither."""
     return _mro_of(cls) or (cls,)
 
 
@@ -45,7 +44,7 @@ def is_dict(found):
 
 
 class Edge:
-    """From an object to one that it refers to, where the walk knows more than that."""
+    """Steps from an object to one that it refers to, if the walk knows more than the reference."""
 
     __slots__ = ("what", "text", "frame", "certain")
 
@@ -79,13 +78,13 @@ def _tier(name, namespace):
 
 
 def is_own_type(cls):
-    """The program's own: others' classes lead far and wait."""
+    """The program's own: classes of others lead far, and wait."""
     module = sys.modules.get(module_of_type(cls))
     return module is not None and _tier(module_of_type(cls), dict_of_module(module)) == 0
 
 
 def is_own_namespace(namespace):
-    """A module's, by the globals of a function; code that exec() ran may have any."""
+    """A module's names, from the globals of a function; code from exec() may have any."""
     name = dict.get(namespace, "__name__")
     return type(name) is not str or _tier(name, namespace) == 0
 
@@ -119,7 +118,7 @@ class Frame:
 
 
 def line_of(frame):
-    """0 where the frame is at none, as in code that the compiler made (Python 3.12 says None)."""
+    """0 if the frame has no line, as in code that the compiler made (Python 3.12 says None)."""
     return frame.f_lineno or 0
 
 
@@ -129,8 +128,8 @@ def function_name(code):
 
 
 def locals_of(frame, may_empty):
-    """Pairs. Up to 3.12 Python makes a dictionary of them for that, which keeps them: it is emptied again, where nobody
-    else has it: may_empty(that)."""
+    """Pairs. Up to 3.12, Python makes and keeps a dictionary of them for that. It is emptied again if nobody else has
+    it (may_empty())."""
     found = frame.f_locals
     if not frame.f_code.co_flags & OPTIMIZED:
         return [] if found is frame.f_globals else list(found.items()) if type(found) is dict else []
@@ -148,8 +147,8 @@ def is_our_frame(frame):
 
 
 class Frames:
-    """The frames of all threads but our own; `in_backward`: whether a graph is in use. Made before the list of all
-    objects, which refers to what Python makes of locals; their values are read after it."""
+    """The frames of all threads except the look's own; `in_backward`: true if a graph is in use. Made before the list
+    of all objects, which refers to what Python makes of locals. Their values are read later."""
 
     def __init__(self):
         main = threading.main_thread().ident
@@ -198,7 +197,7 @@ def handled_exceptions():
 
 
 def of_a_worker():
-    """A DataLoader's worker has no other name of the program for its copy of the dataset."""
+    """A DataLoader's worker has no other name in the program for its copy of the dataset."""
     module = sys.modules.get("torch.utils.data._utils.worker")
     worker = module and dict.get(dict_of_module(module), "_worker_info")
     namespace = worker and dict_of(worker)
@@ -207,7 +206,7 @@ def of_a_worker():
 
 
 def context_variables():
-    """(name, value) of those that are set where the look is made."""
+    """(name, value) of the locals that are set when the look is made."""
     for variable, value in contextvars.copy_context().items():
         yield variable.name, value
 
@@ -221,7 +220,7 @@ def last_errors():
 # ---- objects
 
 def dict_of(found):
-    """An instance's dictionary, past what its class makes of attributes; None where it has none."""
+    """An instance's dictionary, without what its class makes of attributes; None: it has none."""
     for cls in mro_of(type(found)):
         member = dict_of_type(cls).get("__dict__")
         if member is not None:
@@ -250,13 +249,13 @@ def short_of(found):
 
 
 def telling(group):
-    """The object of a cycle that says most: one of a class of the program's."""
+    """The most telling object of a cycle: one of a class of the program."""
     plain = (dict, list, tuple, types.CellType, types.FrameType)
     return next((each for each in group[1:] if type(each) not in plain), group[-1])
 
 
 def array_type(mro):
-    """numpy's own in the classes of an object; None: there is none."""
+    """numpy's own class among an object's classes; None: there is none."""
     return next((cls for cls in mro if type_name(cls) == "ndarray" and module_of_type(cls) == "numpy"), None)
 
 
@@ -266,7 +265,7 @@ def is_of_hooks(top):
 
 
 def native_text(top):
-    """For an object that no other refers to."""
+    """For an object that no other object refers to."""
     if is_of_hooks(top):
         return "hooks of autograd"
     return type_name(type(top))
@@ -284,9 +283,9 @@ def key_text(key):
 
 
 class Token:
-    """One step of a path. `key`: of an entry of a container, which is `*` where several entries are meant; `names`: the
-    key says what the entry is, so that few of them are shown apart; `classes`: of the owner of an attribute; `unit`: the
-    patterns of the steps that it stands for many of; `bound`: (entries, most) of the container that has the entry."""
+    """One step of a path. `key`: the key of a container's entry, or `*` for several entries. `names`: the key says what
+    the entry is, so few of them are shown separately. `classes`: those of an attribute's owner. `unit`: the patterns of
+    the steps that it represents many times. `bound`: (entries, most) of the entry's container."""
 
     __slots__ = ("text", "tag", "key", "file", "line", "certain", "names", "classes", "unit", "bound")
 
@@ -302,9 +301,9 @@ class Token:
 
 
 class Holder:
-    """`path` holds `addresses`, of storages; sorted by how many. `container`: (by what it is named, its name, the function,
-    module or classes that it is of, whether its entries are filled) of the one whose entries they are, as holders_filled.py asks for it; None: there is
-    none."""
+    """`path` holds `addresses` of storages; sorted by their number. `container`: (kind of name, name, its function,
+    module or classes, whether its entries are filled) for the container of the entries, as holders_filled.py takes it;
+    None: there is none."""
 
     __slots__ = ("path", "kind", "certain", "addresses", "file", "line", "container")
 
@@ -337,7 +336,7 @@ class Names:
         return found
 
     def _path_to(self, place):
-        """For an object that was visited; long chains without calling itself."""
+        """For an object that was visited; walks long chains without recursion."""
         chain = []
         while place >= 0 and place not in self._tokens:
             chain.append(place)
@@ -364,20 +363,19 @@ class Names:
         return _steps(self, parent, child, grand, kind) or _unknown_step(parent, child)
 
     def may_empty(self, namespace):
-        """For a frame that does not run; the list of all objects has it, if it was there: that is asked only where it
-        says
-        who the one reference more is."""
+        """For a frame that is not running. It may be in the list of all objects; this is asked only to explain the
+        additional reference."""
         references = sys.getrefcount(namespace)
         return references <= ALONE or references == ALONE + 1 and self.look.is_listed(namespace)
 
     def _above(self, place, steps=1):
-        """The object through which another was reached; None above a root."""
+        """The object through which another was reached; None: above a root."""
         for _ in range(steps):
             place = self.look._parents[place] if place >= 0 else -1
         return self.look._order[place] if place >= 0 else None
 
     def owner_above(self, grand):
-        """The owner of the step being named: the object itself, or the one whose dictionary it is."""
+        """The owner of the step being named: the object itself, or the object whose dictionary it is."""
         return self._above(self._at, 2) if type(grand) is dict else grand
 
     def place_in(self, container, child):
@@ -401,7 +399,7 @@ LINKS = {"attribute", "list", "dict", "namespace"}
 
 
 def _shortened(tokens):
-    """A list or a tree that is linked by hand: head.next … next, root.children[*] … children[*]."""
+    """A list or tree that is linked by hand: head.next … next, root.children[*] … children[*]."""
     for size in range(1, UNIT_MOST + 1):
         unit, before = tokens[-size:], tokens[-size - 1:-size]
         if not before or not _may_repeat(unit):
@@ -458,7 +456,8 @@ APART_MOST = 16
 
 
 def _apart(members):
-    """By keys that name things (outputs[*]['loss'], outputs[*]['logits']), unless there are many: then those are data."""
+    """Keys that name things (outputs[*]['loss'], outputs[*]['logits']) separate holders, unless there are many: then
+    they are data."""
     parts = {}
     if any(token.names for token in members[0][0]):
         for member in members:
@@ -479,7 +478,7 @@ def _without_numbers(text, tag):
 
 
 def _numbered(patterns):
-    """The members of each pattern. Names that a program makes by number (mask_0, mask_1) are one pattern."""
+    """The members of each pattern. Names that a program numbers (mask_0, mask_1) are one pattern."""
     alike = {}
     for pattern, members in patterns.items():
         alike.setdefault(tuple((_without_numbers(*step), step[1]) for step in pattern), []).append((pattern, members))
@@ -497,7 +496,7 @@ def _numbered(patterns):
 
 
 def _bound_text(tokens, members):
-    """Where each container whose entries differ has a bound: the readers know this form (src/analysis/holders)."""
+    """Given if each container whose entries differ has a bound: the readers know this form (src/analysis/holders)."""
     grows = [token for place, token in enumerate(tokens)
              if token.tag in ("list", "dict", "cache") and token.key is not None and
              (token.key == "*" or any(other[place].key != token.key for other, _ in members))]
@@ -507,7 +506,8 @@ def _bound_text(tokens, members):
 
 
 def _view_text(views):
-    """For blocks of which tensors use a part, on average over those whose use is known. The readers know this form."""
+    """For blocks of which tensors use only a part, on average over blocks whose use is known. The readers know this
+    form."""
     known = [view for view in views if view[1]]
     used, whole = (sum(each) / len(known) for each in zip(*known)) if known else (0, 0)
     if not used or used * VIEW_PART > whole:
@@ -521,7 +521,7 @@ UNITS = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1))
 
 
 def _holder(members, view=""):
-    """For blocks whose paths differ in the entries of containers alone. `view`: as _view_text() says it."""
+    """For blocks whose paths differ only in entries of containers. `view`: the text from _view_text()."""
     first, address = members[0]
     texts, file, line, said = [], None, 0, None
     for place, token in enumerate(first):
@@ -551,7 +551,7 @@ NAME_MOST = 200  # characters: in longer ones no name is looked for, since that 
 
 
 def _container_of(tokens, members):
-    """The first whose entries differ, else the last; see Holder."""
+    """The first step whose entries differ, else the last; see Holder."""
     keyed = [place for place, token in enumerate(tokens) if token.key is not None and token.tag in ("list", "dict")]
     growing = [place for place in keyed if any(other[place].key != tokens[place].key for other, _ in members)]
     for place in growing[:1] or keyed[-1:]:
@@ -589,9 +589,9 @@ def _kind(tokens, members):
     return next((tag for tag in reversed(tags) if tag), "attribute")
 
 
-# ---- steps, by what the parent is
+# ---- steps, by the type of the parent
 
-# Iterators, queues and the like, whose parts have no names; hamt: what contexts of variables are made of.
+# Iterators, queues and the like, whose parts have no names. hamt is inside of contexts of variables.
 UNNAMED_PARTS = ("itertools", "_queue", "_contextvars", "_operator")
 
 
@@ -600,7 +600,7 @@ def _has_unnamed_parts(cls):
         module_of_type(cls) in ("builtins", "contextvars") or cls in (map, filter, zip, enumerate, reversed)
 
 
-# They show what another has, and have no step of their own.
+# They show another object's contents, and add no step of their own.
 SEEN_THROUGH = (types.MappingProxyType, type({}.keys()), type({}.values()), type({}.items()))
 QUEUE_HAS_LIST = sys.version_info < (3, 13)  # a SimpleQueue; a ring of its own since then
 
@@ -627,7 +627,7 @@ def _entry(names, container, child, tag, grand=None):
 
 
 def _bound_of(container, owner):
-    """(entries, most) of a container that drops entries beyond a number; None: it has no such number that we know."""
+    """(entries, most) of a container that drops entries beyond a number; None: no known bound."""
     if collections.deque in mro_of(type(container)):
         most = collections.deque.maxlen.__get__(container)
     elif type(container) is CACHED:
@@ -700,14 +700,15 @@ def _is_dict_of_torch(owner):
 
 
 def _is_of_torch(owner):
-    """A module, an optimizer, a tensor, whose hooks have handles; met as its dictionary alone: one that has such."""
+    """A module, an optimizer or a tensor, whose hooks have handles; if only its dictionary was met: a dictionary with
+    such hooks."""
     if type(owner) is dict:
         return "_forward_hooks" in owner or "_optimizer_step_pre_hooks" in owner
     return any(module_of_type(cls).partition(".")[0] == "torch" for cls in mro_of(type(owner)))
 
 
 def _of_dict(names, parent, child, grand):
-    """An entry, or an attribute where it is a namespace."""
+    """An entry, or an attribute in a namespace."""
     place = names.place_in(parent, child)
     if place is MISSING and type(parent) is not dict:
         found = _of_instance(names, parent, child, grand)

@@ -1,8 +1,7 @@
 """Names of modules: the class of the root and the path of named_modules(), passed to the recorder by address.
 
-The recorder knows which module runs from the interpreter's own frames; what is missing is its name. It asks when it meets
-an address without one, between two instructions of the main thread (Py_AddPendingCall). Nothing stands in the way of a
-module's call.
+The recorder sees in the interpreter's own frames which module runs, but lacks its name. At an address without a name it
+asks for it, between two instructions of the main thread (Py_AddPendingCall). Nothing is added to a module's call.
 """
 
 import bisect
@@ -14,7 +13,7 @@ import weakref
 
 from libmemprof_torch import TROUBLE, complain, is_of_signal, replace
 
-# Wrappers of modules, which add a step to paths that nobody means.
+# Wrappers of modules, which add a step to paths that users do not expect.
 TRANSPARENT = {"_orig_mod", "_fsdp_wrapped_module", "_fpw_module", "_checkpoint_wrapped_module"}
 TRANSPARENT_OF = {"DistributedDataParallel", "DataParallel", "DeepSpeedEngine"}  # those call it `module`
 MADE_CLASSES = ("torch.distributed.", "torch.nn.utils.parametrize")  # they give a module a class made of its own
@@ -25,7 +24,7 @@ REST = 100  # after a look at all modules, for so many times as long only new on
 def start(api, torch, labels, history):
     names = Names(api["module_name"], labels)
     Module = torch.nn.Module
-    # Dynamo takes this for a constant and follows nothing behind it.
+    # Dynamo takes this for a constant, and follows nothing behind it.
     is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", None) or (lambda: False)
     born, replicated = names.born, names.replicated
 
@@ -58,13 +57,13 @@ def start(api, torch, labels, history):
     for kept in (ask, code):  # longer than this module: the recorder has their addresses
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
     api["module_code"](id(code))
-    # This call of the interpreter's runs Python for one object, and passes on an exception of a signal handler there.
+    # This call of the interpreter's runs Python for one object, and lets an exception from a signal handler pass.
     api["module_ask"](ctypes.cast(ctypes.pythonapi.PyObject_IsTrue, ctypes.c_void_p), id(ask))
     return names
 
 
 class _Ask:
-    """Its truth is asked for where modules without a name were seen."""
+    """Its truth value is asked for when modules without a name were seen."""
 
     __slots__ = ("_names", "_api", "_history")
 
@@ -86,13 +85,13 @@ class _Ask:
 
 
 class _Known(weakref.ref):
-    """A module that has a name; a replica has that of its original."""
+    """A named module; a replica has the name of its original."""
 
     __slots__ = ("address", "path", "is_replica")
 
 
 def _children(module):
-    """Pairs of name and module; past what the class makes of attributes."""
+    """Pairs of name and module, without what the class makes of attributes."""
     return [(name, child) for name, child in (vars(module).get("_modules") or {}).items() if child is not None]
 
 
@@ -123,9 +122,9 @@ class Names:
         self._fresh = collections.deque()  # weak references: what was made since the last look; any thread adds to it
         self._fresh_most = FRESH_LEAST
         self._known = {}  # by address
-        # References to those that have died. A function of Python's there would be one more place in which what a signal's
-        # handler raises is lost. They are forgotten before a new module is reported: it may have the address of an old
-        # one.
+        # References to modules that have died. A Python function there would be one more place where an exception from
+        # a signal handler gets lost. They are forgotten before a new module is reported, as it may have an old one's
+        # address.
         self._dead = []
         self._numbers = {}  # of roots, by address: class and number
         self._free = {}  # numbers by class, ascending
@@ -146,7 +145,8 @@ class Names:
                 raise
 
     def replicated(self, replica, original):
-        """DataParallel makes replicas anew at each call, and runs them on other threads at once: nobody could ask."""
+        """DataParallel makes new replicas at each call, and runs them at once on other threads, where nobody could
+        ask."""
         try:
             if self._dead:
                 self._forget()
@@ -160,8 +160,8 @@ class Names:
                 raise
 
     def look(self):
-        """Names what is new. All modules are looked at again where that was long ago: one may have got a parent. On the
-        main thread only, where the recorder may ask in the midst of a look that it did not ask for."""
+        """Names new modules. All modules are checked again if the last time was long ago: one may have got a parent.
+        Only on the main thread, where the recorder may ask in the middle of a look."""
         if self._looking:
             return
         self._looking = True
@@ -197,7 +197,7 @@ class Names:
                     self._name_tree(module, self._root_name(module), named)
 
     def _root_name(self, root):
-        """The second of several of one class is Class#2; numbers of modules that are gone are given again."""
+        """The second module of a class is Class#2; numbers of freed modules are reused."""
         root = _unwrapped(root)
         name = _class_name(root)
         known, number = self._numbers.get(id(root), (None, 0))

@@ -1,6 +1,6 @@
-"""Steps of optimizers: seen in the region that torch.optim.Optimizer puts around each, and where that was compiled away
-in what becomes of the parameters (compiled.py). One optimizer is the loop's; a step of the program ends where one of its
-steps does."""
+"""Steps of optimizers. They are seen in the region that torch.optim.Optimizer puts around each step. If that was
+compiled away, changes of the parameters show them (compiled.py). One optimizer is the loop's: a step of the program
+ends with each of its steps."""
 
 import sys
 import weakref
@@ -8,12 +8,12 @@ import weakref
 from libmemprof_torch import TROUBLE, complain, is_of_signal
 
 FIRST = 4  # parameters of an optimizer that are looked at
-# The loop's optimizer has stopped where others stepped so many times as often as they ever did between two of its steps;
-# soon, where it was the only one for SURE steps.
+# The loop's optimizer has stopped if other optimizers stepped several times as often as ever between two of its steps.
+# If it was the only one for SURE steps, few suffice.
 PATIENCE, PATIENCE_LEAST, PATIENCE_SURE, SURE = 4, 16, 2, 8
-# One that was made since the loop's last stepped is the next task's, fold's or phase's, and follows upon it: after so many
-# steps of that, between which none was made. Where each of its steps has one made (the inner loop of a meta-learner), the
-# older one comes back.
+# An optimizer made since the loop's last step belongs to the next task, fold or phase. It becomes the loop's after some
+# steps of its own without a new optimizer in between. If a new one is made for each of its steps (the inner loop of a
+# meta-learner), the older one returns.
 STEPS_BEFORE = 2
 
 
@@ -22,8 +22,8 @@ def _nothing():
 
 
 def _is_wrapped_once(kind, wrapper):
-    """True if a class is PyTorch's own and has that wrapper around PyTorch's own function alone. This usual case spares
-    a look at all callers in every step."""
+    """True if a class is PyTorch's own, with the wrapper around PyTorch's own function. This usual case saves a look at
+    all callers in every step."""
     inner = getattr(getattr(kind.step, "__wrapped__", None), "__code__", None)
     folder, _, _ = wrapper.co_filename.rpartition("/optim/")
     return (kind.__module__.startswith("torch.optim.") and getattr(kind.step, "__code__", None) is wrapper and
@@ -56,16 +56,16 @@ class Optimizers:
         self._is_blind = False  # for compiled ones
 
     def _optimizer_of(self, frame):
-        """The frame is that of the wrapper in torch.optim.Optimizer, whose first argument it is."""
+        """The frame of the wrapper in torch.optim.Optimizer, whose first argument is the optimizer."""
         arguments = frame.f_locals.get("args")
         module = sys.modules.get("torch.optim.optimizer")
         found = arguments[0] if type(arguments) is tuple and arguments else None
         return found if module is not None and isinstance(found, module.Optimizer) else None
 
     def _is_within(self, frame, optimizer, code):
-        """True if a step of the same optimizer is under way around this one: it ends there. An optimizer of the program's
-        own class calls that of PyTorch's, or what was compiled for one parameter (torchao). PyTorch wraps a class twice
-        where two threads make its first ones."""
+        """True if a step of the same optimizer runs around this one: the step ends there. The program's own optimizer
+        class calls PyTorch's, or code that was compiled for one parameter (torchao). PyTorch wraps a class twice if two
+        threads make its first objects."""
         outer = frame.f_back
         if _is_wrapped_once(type(optimizer), frame.f_code):
             return False
@@ -123,7 +123,7 @@ class Optimizers:
         return found
 
     def enter_compiled(self):
-        """Before a call of what was compiled; the answer is to be called behind it."""
+        """Call it before compiled code, and its result after that."""
         if self._is_blind:
             return _nothing
         try:
@@ -160,13 +160,13 @@ class Optimizers:
         return self._steps >= STEPS_BEFORE and not self._makes and made.born > self._born_before
 
     def _has_outer(self, made):
-        """True if this is the next inner one of a meta-learner, whose outer one has just made its first step."""
+        """True if this is the next inner optimizer of a meta-learner whose outer one has just made its first step."""
         outer = self._outer
         return (outer is not None and outer.reference() is not None and outer is not made and
                 made.born == self._born == self._born_before + 1)
 
     def _ends_its_last_round(self, made):
-        """True if the main one is gone, and this one still makes the steps that it made after each of the main
+        """True if the main optimizer is gone, and this one still makes the steps that it made after each of the main
         one's."""
         return self._main.reference() is None and made.turn == self._turn and self._others < self._others_most
 

@@ -1,9 +1,8 @@
-"""Calls of PyTorch's CUDA allocator that allocate nothing, and that a driver may not see. They empty caches, make
-private pools of graphs and MemPools, or change limits and settings. Each is a mark in the recording, whose text
-src/analysis/allocator/torch_marks.c
-reads; a replay under other settings makes it too.
+"""Calls of PyTorch's CUDA allocator that allocate nothing, so a driver may not see them. They empty caches, make
+private pools of graphs and MemPools, or change limits and settings. Each becomes a mark in the recording, whose text
+src/analysis/allocator/torch_marks.c reads. A replay under other settings makes the same calls.
 
-PyTorch up to 2.9 tells the pool of a segment alone: before segments can go, the history is read (history.py).
+PyTorch up to 2.9 gives only a segment's pool: the history is read before segments can go (history.py).
 """
 
 import functools
@@ -15,13 +14,13 @@ from libmemprof_torch.guarded import Guarded
 BEGINS = ("_cuda_beginAllocateToPool", "_cuda_beginAllocateCurrentStreamToPool",
           "_cuda_beginAllocateCurrentThreadToPool")
 SETS = ("_cuda_cudaCachingAllocator_set_allocator_settings", "_accelerator_setAllocatorSettings")  # the second from 2.9 on
-# PyTorch reads the first that is set, even if to nothing. Only versions from 2.9 on read the second.
+# PyTorch reads the first variable that is set, even if it is empty. Only versions from 2.9 on read the second.
 VARIABLES = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 ENDS = ("_cuda_endAllocateToPool", "_cuda_endAllocateCurrentStreamToPool")
 
 
 def start(api, torch, history):
-    """Nothing where this torch was built without CUDA."""
+    """Does nothing if this torch was built without CUDA."""
     if hasattr(torch._C, "_cuda_emptyCache"):
         Pools(api, torch, history)
 
@@ -47,12 +46,12 @@ class Pools(Guarded):
             for name, make in (("capture_begin", self._captures), ("capture_end", self._captured),
                                ("reset", self._resets)):
                 setattr(graph, name, functools.wraps(vars(graph)[name])(make(vars(graph)[name])))
-        # Up to 2.5 a MemPool is a number; since, it holds its pool until it is deleted, and then gives that back.
+        # Up to 2.5 a MemPool is a number. Since then it holds its pool until it is deleted, and then releases it.
         if isinstance(pool, type) and "__init__" in vars(pool) and hasattr(pool, "use_count"):
             pool.__init__ = functools.wraps(pool.__init__)(self._makes(pool.__init__))
 
     def _wrap(self, name, make):
-        """torch.cuda.memory has some under names of its own."""
+        """torch.cuda.memory has some of them under its own names."""
         original = getattr(self._torch._C, name, None)
         if original is None:
             return
@@ -119,7 +118,7 @@ class Pools(Guarded):
         return set_allocator_settings
 
     def _before_change(self):
-        """PyTorch read its first settings from the environment, perhaps not before now."""
+        """PyTorch reads its first settings from the environment, perhaps only now."""
         if not self._changed:
             variables = VARIABLES[:2 if hasattr(self._torch._C, "_accelerator_emptyCache") else 1]
             self._mark("began with settings:" + next((os.environ[name] for name in variables if name in os.environ), ""))
@@ -189,7 +188,7 @@ class Pools(Guarded):
             self._alive[id(pool)] = (weakref.ref(pool, self._lets_go(id(pool))), device, (number, "deleted"))
 
     def _lets_go(self, key):
-        """Python calls it before the object goes, and with it its pool."""
+        """Python calls it before the object is freed, with its pool."""
         return lambda reference: self._guarded(self._gone, key)
 
     def _gone(self, key):

@@ -1,5 +1,6 @@
-"""record_function as regions, and with it all that PyTorch itself runs under one: ProfilerStep#N, the steps of optimizers,
-DataLoader, DistributedDataParallel. Dynamo and TorchScript know the class by itself: they never see what is here."""
+"""Reports record_function as regions, and all that PyTorch itself runs under one: ProfilerStep#N, the steps of
+optimizers, DataLoader, DistributedDataParallel. Dynamo and TorchScript recognise the class itself, so they never see
+these functions."""
 
 import sys
 
@@ -7,7 +8,7 @@ from libmemprof_torch import replace
 
 
 def start(api, torch, optimizers, history):
-    # Names of the functions below that are not theirs are all here: their globals are those of the class's own module.
+    # The functions below may only use names from here: their globals are the class's own module.
     push, pop = api["region_push"], api["region_pop"]
     caller = sys._getframe
     look = None if history is None else history.look

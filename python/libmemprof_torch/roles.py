@@ -1,9 +1,9 @@
 """Roles of tensors: which blocks hold parameters, buffers, gradients and the optimizer's state.
 
-Labels are sent when modules are named, and after the steps of optimizers, when gradients and states exist. An
-optimizer's first steps send all parameters, later ones take turns, within a part of the program's time (SHARE). A site
-whose blocks were labelled a few times needs no more, and readers know that. Reads addresses, past __torch_function__
-and modes; nothing here is an operation.
+Labels are sent when modules are named, and after steps of optimizers, when gradients and states exist. An optimizer's
+first steps label all parameters, later steps take turns, within a part of the program's time (SHARE). A site needs no
+more labels after a few of its blocks have one, and readers know that. Reads addresses without __torch_function__ and
+modes; none of this is an operation.
 """
 
 import time
@@ -23,7 +23,7 @@ PARTS_MOST = 200  # tensors of one state
 
 
 class _Turn:
-    """How far an optimizer's parameters were labelled: the next one's place, and how often all were."""
+    """How far an optimizer's parameters are labelled: the next one's index, and the number of complete rounds."""
 
     __slots__ = ("optimizer", "place", "rounds")
 
@@ -53,7 +53,7 @@ class Roles:
         return self._data_ptr(tensor) if type(tensor) in self._plain else 0
 
     def _tell(self, tensor, role, name, key=None):
-        """`key`: tell it only where the address is another than the last of that key."""
+        """`key`: report only if the address differs from the last one of that key."""
         try:
             address = self._address_of(tensor)
         except TROUBLE as trouble:

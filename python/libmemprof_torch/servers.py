@@ -1,8 +1,8 @@
-"""Servers of language models: vLLM's and SGLang's workers say themselves what they hold, and when.
+"""Servers of language models: the workers of vLLM and SGLang themselves say what they hold, and when.
 
-Each stage of a worker's start is a region, tensors of the KV cache get their role, and marks "server: ..." carry what
-the engine computed (src/analysis/device/server.h reads them). Wrappers of a few methods; one that is not there is left
-out, and an engine's own error goes on.
+Each stage of a worker's start is a region, and tensors of the KV cache get their role. Marks "server: ..." carry what
+the engine computed (src/analysis/device/server.h reads them). A few methods get wrappers; a missing method is left out,
+and an engine's own error is passed on.
 """
 
 import functools
@@ -30,7 +30,8 @@ def start(api, torch, after_import):
 
 
 def is_installed(package):
-    """Nothing waits for a package that is not there. Only Python's own finder is asked, as others may do something."""
+    """Nothing waits for a package that is not installed. Only Python's own finder is asked, as other finders may have
+    effects."""
     return package in sys.modules or PathFinder.find_spec(package) is not None or \
         any(package in str(getattr(finder, "__module__", "")) for finder in sys.meta_path)  # installed as editable
 
@@ -48,7 +49,7 @@ def tensors_in(found, torch, depth=4, within=None):
 
 
 def storage_of(tensor):
-    """PyTorch 1.13 has only the typed one."""
+    """PyTorch 1.13 has only the typed storage."""
     return (getattr(tensor, "untyped_storage", None) or tensor.storage)()
 
 
@@ -58,7 +59,7 @@ def plain(value):
 
 
 def setting(engine, name):
-    """SGLang's, as it was resolved; older versions resolve it in the arguments themselves."""
+    """SGLang's setting after resolution; older versions resolve it in the arguments themselves."""
     try:
         from sglang.srt.runtime_context import get_schedule
         return getattr(get_schedule(), name)
@@ -67,7 +68,7 @@ def setting(engine, name):
 
 
 def largest_prefill():
-    """Tokens of the largest prefill that SGLang captured, which decides the pool; 0: none was, or it is not known."""
+    """Tokens of the largest prefill that SGLang captured, which decides the pool's size; 0: none, or unknown."""
     try:
         from sglang.srt.runtime_context import get_exec
         prefill = get_exec().graph.cuda_graph_config.prefill
@@ -86,8 +87,8 @@ class Server:
         self._api["mark"](f"server: {kind} {said}".encode("utf-8", "replace"))
 
     def stage(self, owner, name, region, after=None, step=None, failed=None):
-        """The method is a region, and `after(self, result, before, arguments)` follows it. `before`: memory then.
-        `step`: called first, where each call is a step. `failed(self)`: follows an error of the engine's."""
+        """Makes the method a region, and calls `after(self, result, before, arguments)` behind it. `before`: memory
+        then. `step`: called first, if each call is a step. `failed(self)`: called after an error of the engine."""
         original = getattr(owner, name, None)
         if original is None:
             return
@@ -122,7 +123,7 @@ class Server:
             complain(self._api, "facts of the server", trouble)
 
     def memory(self):
-        """Reserved and allocated bytes, free and total of the device; zeros before the device is used."""
+        """Reserved and allocated bytes, free and total of the device; zeros before the device's first use."""
         cuda = self._torch.cuda
         if not cuda.is_available() or not cuda.is_initialized():
             return 0, 0, 0, 0
@@ -131,7 +132,7 @@ class Server:
     # ---- weights
 
     def weights(self, model):
-        """By module, layers and experts as one, and by type. Storages that parameters share count once."""
+        """By module, with layers and experts joined, and by type. A storage that parameters share counts once."""
         rows, seen = {}, set()
         tensors = [*model.named_parameters(), *model.named_buffers()]
         on_device = any(tensor.is_cuda for _, tensor in tensors)  # others are offloaded
@@ -154,7 +155,7 @@ class Server:
             self.mark("weights", bytes=rest, type="mixed", module=before + "others")
 
     def label_cache(self, tensors):
-        """The bytes of all storages. Tensors that share one count once."""
+        """The bytes of all storages. Tensors with a common storage count once."""
         tensors, storages = list(tensors), {}
         on_device = any(tensor.is_cuda for tensor in tensors)
         for tensor in tensors:
@@ -165,7 +166,7 @@ class Server:
         return sum(storages.values())
 
     def graph_pools(self):
-        """Bytes that PyTorch reserved for captured graphs, and of them those in tensors."""
+        """Bytes that PyTorch reserved for captured graphs, and the part in tensors."""
         pools = [segment for segment in self._torch.cuda.memory_snapshot()
                  if tuple(segment.get("segment_pool_id", (0, 0))) != (0, 0)]
         return dict(pool=sum(one["total_size"] for one in pools), tensors=sum(one["allocated_size"] for one in pools))
@@ -239,7 +240,7 @@ class Server:
             runner._warmup_and_capture = _warmup_and_capture
 
     def of_vllm_graphs(self, module):
-        """Each size begins with a function that is made for it."""
+        """Each size begins with a call of a function that is made for it."""
         original = module.CudaGraphManager.capture
 
         @functools.wraps(original)
@@ -256,7 +257,7 @@ class Server:
         self._captures.append((description.num_tokens, self.memory()))
 
     def tell_sizes(self, now):
-        """By batch size what PyTorch's pool grew by, and what the driver took beyond."""
+        """By batch size: the growth of PyTorch's pool, and the driver's additional bytes."""
         rows, ends = {}, [*[memory for _, memory in self._captures[1:]], now]
         for (tokens, (reserved, _, free, _)), end in zip(self._captures, ends):
             pool, taken = rows.get(tokens, (0, 0))
@@ -283,7 +284,7 @@ class Server:
                     type=getattr(specs[0], "dtype", None) if specs else None)
 
     def of_vllm_cache(self, module):
-        """If the cache is too small for one request, vLLM raises an error. The settings that would do are reported
+        """If the cache is too small for one request, vLLM raises an error. The settings that would suffice are reported
         first."""
         original = getattr(module, "get_kv_cache_configs", None)
         if original is None:
@@ -349,7 +350,8 @@ class Server:
                           **self.graph_pools())
 
         def lacks(this):
-            """Nothing is left for the cache: where that begins, and what one request needs."""
+            """Nothing is left for the cache: reports the first bytes at which something is, and the need of one
+            request."""
             from sglang.srt.model_executor.pool_configurator import create_memory_pool_configurator
             token = create_memory_pool_configurator(this.kv_cache_configurator)._cell_size
             length = this.model_config.context_len

@@ -1,8 +1,9 @@
 """Starts memprof's PyTorch shim. `memprof snapshot` puts this folder first on PYTHONPATH, so that every Python of the
-program finds it; `--no-shim` leaves it out. Any Python may: nothing here is newer than 2.7, and nothing is imported.
+program finds it; `--no-shim` leaves it out. Any Python may run it: nothing here is newer than 2.7, and nothing is
+imported.
 
-The program's own sitecustomize runs as if this one were not there, and so does one that is missing or fails. Then a
-finder waits for `import torch`, which it leaves to whoever would have done it, and starts libmemprof_torch afterwards.
+The program's own sitecustomize runs as if this one did not exist; so does one that is missing or fails. Then a finder
+waits for `import torch`, leaves it to the usual finder, and starts libmemprof_torch afterwards.
 """
 import sys
 
@@ -23,7 +24,7 @@ def _start(torch):
 
 
 class _Finder(object):
-    """Sees a module being imported."""
+    """Sees imports of modules."""
 
     def __init__(self, name, then):
         self.name, self.followers = name, [then]
@@ -40,7 +41,7 @@ class _Finder(object):
         return None
 
     def _follow(self, loader):
-        """For the time of the import the loader has an attribute more, which takes itself away again."""
+        """During the import, the loader has an additional attribute, which removes itself again."""
         def exec_module(module):
             del loader.exec_module
             loader.exec_module(module)
@@ -68,8 +69,8 @@ def _after_import(name, then):
 
 
 def _load_lazily():
-    """Under `memprof plan` a library may link a function that the stand-in GPU lacks: only a call of it fails, with a
-    message of the loader that names it."""
+    """Under `memprof plan`, a library may link a function that the stand-in GPU lacks. Only a call of it then fails,
+    with a message of the loader that names it."""
     try:
         import os
         if os.environ.get("MEMPROF_PLAN"):
@@ -89,7 +90,7 @@ def _tell_calls():
 
 
 def _hand_over():
-    """Imports the program's own sitecustomize in this one's place; its error, or that there is none, is the answer."""
+    """Imports the program's own sitecustomize in place of this one. The answer is its error, or that there is none."""
     folder = __file__.rpartition("/")[0]
     sys.path[:] = [entry for entry in sys.path if entry != folder]
     del sys.modules[__name__]
