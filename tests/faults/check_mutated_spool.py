@@ -8,6 +8,7 @@ import os
 import pathlib
 import random
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -20,18 +21,43 @@ from harness import asserted
 HOSTILE = harness.BUILD / "tests" / "faults" / "hostile"
 WATCHDOG = 60  # far beyond what it takes: what it ends was stuck
 PAGE = 4096
+RINGS, RING, RECORD = 64 << 10, 1 << 20, 64  # src/wire/spool.h
+
+
+def until(condition):
+    deadline = time.monotonic() + WATCHDOG
+    while not condition():
+        asserted.held(time.monotonic() < deadline, "it did not come to that")
+        time.sleep(0.01)
+
+
+def unread_of(spool, thread):
+    """How many records of a thread the collector has not written yet: struct mp_ring has its head, at 28 its number,
+    its name, and at 64 its tail."""
+    with open(spool, "rb") as file:
+        header = file.read(RINGS)
+    for at in range(0, RINGS - 128, 64):
+        if struct.unpack_from("<I7s", header, at + 28) == (thread, b"hostile"):
+            return struct.unpack_from("<Q", header, at)[0] - struct.unpack_from("<Q", header, at + 64)[0]
+    return 0
 
 
 def leave(folder):
-    """Kills a program and its collector in the middle. Returns what is left in `folder`, and the number of events."""
+    """Kills a program and its collector in the middle, when the collector has much to read. Returns what is left in
+    `folder`."""
     file, env = folder / "x.mp", os.environ | {"XDG_RUNTIME_DIR": str(folder)}
     recording = subprocess.Popen([harness.MEMPROF, "snapshot", "--quiet", "--force", "-o", file, "--", HOSTILE,
-                                  "jumps-out", "3"], env=env, stdout=subprocess.DEVNULL, start_new_session=True)
-    while not file.exists() or file.stat().st_size < 20000:
-        time.sleep(0.01)
-    os.killpg(recording.pid, signal.SIGSTOP)
-    os.killpg(recording.pid, signal.SIGKILL)
-    recording.wait()
+                                  "jumps-out", "3", "600"], env=env, stdout=subprocess.DEVNULL, start_new_session=True)
+    try:
+        until(lambda: file.exists() and file.stat().st_size >= 20000)
+        program = harness.first_child(recording.pid)
+        os.kill(recording.pid, signal.SIGSTOP)
+        spool, = folder.rglob("*.spool")
+        until(lambda: unread_of(spool, program) >= 4096)
+    finally:
+        os.killpg(recording.pid, signal.SIGKILL)
+        recording.wait()
+    until(lambda: harness.is_gone(program))
     return file, env
 
 
@@ -133,7 +159,6 @@ def round_of(seed, left, folder, most):
     return wrong and f"seed {seed}: {done}: {wrong}"
 
 
-RINGS, RING, RECORD = 64 << 10, 1 << 20, 64  # src/wire/spool.h
 WRONG = ((48, 2, 200), (48, 2, 40000), (40, 4, 0x7fffffff), (40, 4, 0xffffffff))  # track, stack: such as there are none
 LANE = ((52, 4, 2), (16, 8, 1 << 40))
 
@@ -141,14 +166,14 @@ LANE = ((52, 4, 2), (16, 8, 1 << 40))
 def wrong_records(left, folder, most):
     """Records that refer to missing entries are lost and counted, without affecting others."""
     spool, parts, end, mode = next(file for file in left["files"] if file[0].suffix == ".spool")
-    blocks = [(at + i, data[i:i + RECORD]) for at, data in parts for i in range(0, len(data), RECORD)
+    blocks = [at + i for at, data in parts for i in range(0, len(data), RECORD)
               if RINGS <= at + i < RINGS + 96 * RING and data[i + 50] in (1, 2)]  # allocs and frees
     dice, lost = random.Random(7), 0
     for how in [(one,) for one in WRONG] * 3 + [LANE] * 3:
         for path, *rest in left["files"]:
             put(path, *rest)
         with open(spool, "r+b") as file:
-            for at, _ in dice.sample(blocks, 40):
+            for at in dice.sample(blocks, 40):
                 for offset, size, value in how:
                     file.seek(at + offset)
                     file.write(value.to_bytes(size, "little"))

@@ -34,13 +34,15 @@ for step in range(20):
 connections = [socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) for i in range(2)]
 for connection in connections:
     connection.connect(os.environ["MEMPROF_SESSION"].split(";", 1)[1])
+begun, has_begun = os.pipe()
 parent, child = os.getpid(), os.fork()
 if not child:
     mp.mark("child")
+    os.write(has_begun, b"x")
     while os.getppid() == parent:
         time.sleep(0.02)
     os._exit(0)
-time.sleep(0.1)
+os.read(begun, 1)
 if way == "root":
     os.chroot(jail)
     os.chdir("/")
@@ -179,7 +181,8 @@ import ctypes, os, signal, sys, time
 import libmemprof as mp
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 mp.step()
-if not os.fork():
+child = os.fork()
+if not child:
     mp.mark("child")
     time.sleep(0.1)
     os.setgroups([])
@@ -187,7 +190,10 @@ if not os.fork():
     call = ctypes.CDLL(None)["_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE"]
     call(ctypes.c_int64(1 << 40), ctypes.c_size_t(0), ctypes.c_size_t(0), ctypes.c_uint16(0))
     os.kill(os.getpid(), signal.SIGKILL)
-time.sleep(0.5)
+try:
+    os.waitpid(child, 0)
+except ChildProcessError:
+    pass  # it has ended, and left nothing to wait for
 """)
         _, messages = self.ask("", "", "", "--follow", "all", run=self.closed / "run.mp")
         self.assertRegex(messages, "pid [0-9]+ (ended before|runs as uid 65534)")

@@ -158,7 +158,7 @@ class WhileItRuns(harness.Churning):
     threads = 2
 
     def start(self, events=-1):
-        super().start(events=events, pause_us=50)
+        super().start(events=events, pause_us=1000)  # a busy collector has ten seconds before events are dropped
         with open(f"/proc/{self.program}/environ", "rb") as environ:
             entries = environ.read().split(b"\0")
         session = next(entry for entry in entries if entry.startswith(b"MEMPROF_SESSION="))
@@ -330,7 +330,7 @@ class WhileItRuns(harness.Churning):
         self.collector.kill()
         os.kill(self.program, signal.SIGKILL)
         self.collector.wait()
-        self.wait_for(lambda: not os.path.exists(f"/proc/{self.program}/exe"))
+        self.wait_for(lambda: harness.is_gone(self.program))
         moved = self.folder / "moved"
         shutil.move(self.spool, moved)
         self.addCleanup(self.spool.unlink, missing_ok=True)

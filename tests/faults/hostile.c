@@ -107,13 +107,13 @@ static void jump_for(double seconds)
     alarms(0);
 }
 
-/* Meanwhile NUMBER other threads make new paths. */
+/* For 1.5 s, or that many seconds. Meanwhile NUMBER other threads make new paths. */
 static int jumps_out(void)
 {
     pthread_t threads[8];
     for (long i = 0; i < numbers[0]; i++)
         if (!start(&threads[i], others, NULL)) return 1;
-    jump_for(1.5);
+    jump_for(numbers[1] ? (double)numbers[1] : 1.5);
     stop = true;
     for (long i = 0; i < numbers[0]; i++)
         pthread_join(threads[i], NULL);

@@ -10,7 +10,6 @@ import stat
 import struct
 import subprocess
 import sys
-import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
 import harness
@@ -176,7 +175,6 @@ class Live(harness.TestCase):
         self.assertEqual(program.leaks()["steps"]["count"], 10)
 
     def open_files(self, program):
-        time.sleep(0.3)  # what is being answered ends
         folder = f"/proc/{program.memprof.pid}/fd"
         return sorted(os.readlink(f"{folder}/{name}") for name in os.listdir(folder))
 
@@ -184,6 +182,7 @@ class Live(harness.TestCase):
         program = Program(self, LEAKER)
         program.tell("run 20")
         path, good = program.socket_path(), struct.pack("<5I", MAGIC, VERSION, LIVE, program.pid, 0)
+        open_before = self.open_files(program)
         self.assertTrue(ask(path, good))
         chance = random.Random(SEED)
         used = os.memfd_create("used")
@@ -192,7 +191,6 @@ class Live(harness.TestCase):
                             [os.open("/proc/self/stat", os.O_RDONLY)], list(os.pipe()),
                             [os.memfd_create("x") for _ in range(5)]):
             self.assertFalse(ask(path, good, descriptors))
-        open_before = self.open_files(program)
         for _ in range(QUESTIONS):
             message = bytearray(good)
             for _ in range(chance.randrange(4)):
@@ -201,7 +199,8 @@ class Live(harness.TestCase):
             message = message[:chance.randrange(1, len(message) + 1)] if chance.random() < 0.3 else message
             understood = ask(path, message)
             self.assertTrue(not understood or message[:12] == good[:12])
-        self.assertEqual(self.open_files(program), open_before)
+        # What is being answered ends.
+        self.wait_for(lambda: self.open_files(program) == open_before, f"{open_before} were open")
         program.tell("run 20")
         self.assertEqual(program.leaks()["steps"]["count"], 40)
         program.end()

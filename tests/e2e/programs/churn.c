@@ -25,7 +25,7 @@ struct control {
     _Atomic uint64_t waits;    /* 1: at the gate */
     _Atomic uint64_t open;     /* set by the test: the gate */
     _Atomic uint64_t death;    /* set by the test: enum death, how the first thread dies */
-    _Atomic uint64_t recorded; /* after the first event: 1: the program is recorded, 2: it is not */
+    _Atomic uint64_t recorded; /* after each event: 1: the program is recorded, 2: it is not yet */
     _Atomic uint64_t done;     /* 1: all events were announced */
     uint64_t unused[3];
 };
@@ -87,7 +87,7 @@ static void *churn(void *argument)
             mine->frees++;
             count_longest(mine, since);
         }
-        if (!thread && !i) control->recorded = memprof_active() ? 1 : 2;
+        if (!thread && control->recorded != 1) control->recorded = memprof_active() ? 1 : 2;
         if (!thread && control->death) die((enum death)control->death);
         if (pause_us) usleep((useconds_t)pause_us);
     }
