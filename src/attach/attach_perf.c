@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/map.h"
+#include "base/order.h"
 #include "base/vec.h"
 
 #define TYPE_FILE   "/sys/bus/event_source/devices/uprobe/type"
@@ -235,11 +236,7 @@ static void read_ring(struct mp_attach_perf *perf, const struct cpu *cpu)
     atomic_store((_Atomic __u64 *)&ring->data_tail, tail);
 }
 
-static int by_time(const void *left, const void *right)
-{
-    const struct waiting *one = left, *other = right;
-    return (one->event->time_ns > other->event->time_ns) - (one->event->time_ns < other->event->time_ns);
-}
+MP_ORDER(by_time, struct waiting, MP_COMPARE(a->event->time_ns, b->event->time_ns))
 
 void mp_attach_perf_consume(struct mp_attach_perf *perf, uint64_t before_ns, mp_attach_take *take, void *context)
 {

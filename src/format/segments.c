@@ -2,14 +2,10 @@
 
 #include <stdlib.h>
 
+#include "base/order.h"
 #include "base/search.h"
 
-static int by_track_then_address(const void *left, const void *right)
-{
-    const struct mp_segment *a = *(const struct mp_segment *const *)left, *b = *(const struct mp_segment *const *)right;
-    if (a->track != b->track) return a->track < b->track ? -1 : 1;
-    return a->address < b->address ? -1 : a->address > b->address;
-}
+MP_ORDER_OF_POINTERS(by_track_then_address, struct mp_segment, MP_RISING(track) ?: MP_RISING(address))
 
 const struct mp_segment **mp_segments_sorted(const struct mp_segment *segments, size_t count)
 {

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/order.h"
 #include "base/sampling.h"
 #include "base/setting.h"
 #include "base/step_rule.h"
@@ -355,12 +356,7 @@ enum mp_status mp_builder_add(struct mp_builder *b, const struct mp_chunk *chunk
     return MP_OK;
 }
 
-static int by_block_then_event(const void *left, const void *right)
-{
-    const struct mp_model_resize *a = left, *b = right;
-    if (a->block != b->block) return a->block < b->block ? -1 : 1;
-    return a->event < b->event ? -1 : a->event > b->event;
-}
+MP_ORDER(by_block_then_event, struct mp_model_resize, MP_RISING(block) ?: MP_RISING(event))
 
 void mp_builder_finish(struct mp_builder *b, const struct mp_damage *damage, uint64_t file_bytes,
                        struct mp_model **result)

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/order.h"
 #include "format/events.h"
 #include "model/builder_state.h"
 
@@ -308,12 +309,7 @@ static void bury_missing(struct mp_builder *b, const unsigned char *in_base)
     }
 }
 
-static int by_birth(const void *left, const void *right)
-{
-    const struct mp_base_block *a = *(const struct mp_base_block *const *)left;
-    const struct mp_base_block *b = *(const struct mp_base_block *const *)right;
-    return a->birth_ns < b->birth_ns ? -1 : a->birth_ns > b->birth_ns;
-}
+MP_ORDER_OF_POINTERS(by_birth, struct mp_base_block, MP_RISING(birth_ns))
 
 /* Adds blocks of the base that no event introduced. If the base comes before all events, these blocks are the model's
  * base. Otherwise they were born in a gap. The frees in that gap come before them, so that a gap never makes a peak. */

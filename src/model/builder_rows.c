@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "base/order.h"
 #include "model/builder_state.h"
 
 /* The order of a row in the model: by block, by moment, then as the rows came. */
@@ -12,13 +13,7 @@ struct key {
     uint32_t row; /* index in the builder's list */
 };
 
-static int by_key(const void *left, const void *right)
-{
-    const struct key *a = left, *b = right;
-    if (a->block != b->block) return a->block < b->block ? -1 : 1;
-    if (a->moment != b->moment) return a->moment < b->moment ? -1 : 1;
-    return a->row < b->row ? -1 : a->row > b->row;
-}
+MP_ORDER(by_key, struct key, MP_RISING(block) ?: MP_RISING(moment) ?: MP_RISING(row))
 
 struct keys {
     MP_VEC(struct key) sorted;

@@ -6,6 +6,7 @@
 
 #include "base/map.h"
 #include "base/memory.h"
+#include "base/order.h"
 #include "base/search.h"
 #include "model/stack_facts.h"
 
@@ -264,11 +265,7 @@ static double weight_of(const struct site *site)
     return site->allocs < ROUNDS_MIN ? 0 : sqrt(site->allocs);
 }
 
-static int by_event(const void *left, const void *right)
-{
-    const struct change *a = left, *b = right;
-    return a->event < b->event ? -1 : a->event > b->event;
-}
+MP_ORDER(by_event, struct change, MP_RISING(event))
 
 /* Computes running sums, by event, of the weights of sites that begin and end. */
 static void sum_work(struct search *search)
@@ -332,12 +329,7 @@ static bool has_whole_rounds(struct search *search, const struct line *line)
     return looked_at && whole * 4 >= looked_at * 3;
 }
 
-static int by_count(const void *left, const void *right)
-{
-    const struct line *a = *(struct line *const *)left, *b = *(struct line *const *)right;
-    if (a->count != b->count) return a->count > b->count ? -1 : 1;
-    return a->first < b->first ? -1 : a->first > b->first;
-}
+MP_ORDER_OF_POINTERS(by_count, struct line, MP_FALLING(count) ?: MP_RISING(first))
 
 /* How many lines of the function were reached exactly as often as this one. In a loop most lines are, except one that
  * is reached once more when the loop ends. */

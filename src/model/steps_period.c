@@ -5,6 +5,7 @@
 
 #include "base/map.h"
 #include "base/memory.h"
+#include "base/order.h"
 #include "model/steps_loop.h"
 
 #define ROUNDS_MIN   3
@@ -361,11 +362,7 @@ static void find_rounds(const struct crew *crew, const struct calls *calls, cons
     }
 }
 
-static int ascending(const void *left, const void *right)
-{
-    uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
-    return a < b ? -1 : a > b;
-}
+MP_ORDER(ascending, uint32_t, MP_COMPARE(*a, *b))
 
 /* True if the rounds extend over half of the recording's allocations. Otherwise they are only a part of the program,
  * such as filling a queue before the work begins. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/order.h"
 
 const char *mp_track_device(const struct mp_model *model, uint16_t track)
 {
@@ -116,13 +117,7 @@ struct holding {
     uint8_t layer;
 };
 
-static int compare_holdings(const void *left, const void *right)
-{
-    const struct holding *a = left, *b = right;
-    if (a->device != b->device) return a->device < b->device ? -1 : 1;
-    if (a->bytes != b->bytes) return a->bytes < b->bytes ? -1 : 1;
-    return a->layer < b->layer ? -1 : a->layer > b->layer;
-}
+MP_ORDER(compare_holdings, struct holding, MP_RISING(device) ?: MP_RISING(bytes) ?: MP_RISING(layer))
 
 /* Collects the last reserved total of each track's allocator, sorted. */
 static struct holding *holdings_at_end(const struct mp_model *model, size_t *count)

@@ -11,6 +11,7 @@
 #include "base/intern.h"
 #include "base/map.h"
 #include "base/memory.h"
+#include "base/order.h"
 #include "base/search.h"
 #include "model/module_path.h"
 #include "model/stack_facts.h"
@@ -371,12 +372,7 @@ struct back {
     uint32_t module, event, path, node;
 };
 
-static int by_module(const void *a, const void *b)
-{
-    const struct back *x = a, *y = b;
-    if (x->module != y->module) return x->module < y->module ? -1 : 1;
-    return (x->event > y->event) - (x->event < y->event);
-}
+MP_ORDER(by_module, struct back, MP_RISING(module) ?: MP_RISING(event))
 
 /* ---- how much of a call runs again */
 

@@ -4,14 +4,9 @@
 
 #include "base/map.h"
 #include "base/memory.h"
+#include "base/order.h"
 
-static int by_block(const void *a, const void *b)
-{
-    const struct mp_edit_end *x = a, *y = b;
-    if (x->block != y->block) return x->block < y->block ? -1 : 1;
-    if (x->gone != y->gone) return x->gone ? -1 : 1;
-    return x->freed < y->freed ? -1 : x->freed > y->freed;
-}
+MP_ORDER(by_block, struct mp_edit_end, MP_RISING(block) ?: MP_FALLING(gone) ?: MP_RISING(freed))
 
 void mp_edits_join(struct mp_edits *edits, const struct mp_edits *more)
 {

@@ -5,6 +5,7 @@
 #include "analysis/advise/tune_phases.h"
 #include "analysis/allocator/torch_replay.h"
 #include "base/memory.h"
+#include "base/order.h"
 #include "base/words.h"
 
 /*
@@ -195,18 +196,9 @@ struct size_count {
     uint64_t bytes, count;
 };
 
-static int by_bytes(const void *a, const void *b)
-{
-    uint64_t x = ((const struct size_count *)a)->bytes, y = ((const struct size_count *)b)->bytes;
-    return (x > y) - (x < y);
-}
+MP_ORDER(by_bytes, struct size_count, MP_RISING(bytes))
 
-static int by_sum(const void *a, const void *b)
-{
-    const struct size_count *x = a, *y = b;
-    if (x->count * x->bytes != y->count * y->bytes) return x->count * x->bytes < y->count * y->bytes ? 1 : -1;
-    return by_bytes(a, b);
-}
+MP_ORDER(by_sum, struct size_count, MP_COMPARE(b->count * b->bytes, a->count * a->bytes) ?: by_bytes(a, b))
 
 /* The sizes with most requested bytes, as values of max_split: rounded to whole MiB so that blocks of that size are not
  * split. */

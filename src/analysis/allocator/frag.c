@@ -8,6 +8,7 @@
 #include "analysis/leaks/leaks.h"
 #include "analysis/sites/level.h"
 #include "base/memory.h"
+#include "base/order.h"
 #include "base/words.h"
 #include "model/steps_infer.h"
 #include "model/track.h"
@@ -297,13 +298,8 @@ static void sum_up(const struct mp_torch_history *history, struct mp_frag *frag)
     }
 }
 
-static int by_free_bytes(const void *a, const void *b)
-{
-    const struct mp_frag_pin *x = a, *y = b;
-    uint64_t left = x->segment_bytes - x->held_bytes, right = y->segment_bytes - y->held_bytes;
-    if (left != right) return left < right ? 1 : -1;
-    return x->address < y->address ? -1 : x->address > y->address;
-}
+MP_ORDER(by_free_bytes, struct mp_frag_pin,
+         MP_COMPARE(b->segment_bytes - b->held_bytes, a->segment_bytes - a->held_bytes) ?: MP_RISING(address))
 
 static void add_pin(const struct mp_model *model, const struct mp_steps *steps, const struct mp_frag_segment *segment,
                     struct mp_frag *frag)

@@ -5,6 +5,7 @@
 
 #include "base/map.h"
 #include "base/memory.h"
+#include "base/order.h"
 #include "base/search.h"
 #include "model/track.h"
 
@@ -166,12 +167,7 @@ static void add_up(const struct finder *f, struct mp_pool_lines *lines)
     mp_map_free(&sum.line_of);
 }
 
-static int most_first(const void *left, const void *right)
-{
-    const struct mp_pool_line *a = left, *b = right;
-    if (a->most != b->most) return a->most > b->most ? -1 : 1;
-    return a->pool < b->pool ? -1 : a->pool > b->pool;
-}
+MP_ORDER(most_first, struct mp_pool_line, MP_FALLING(most) ?: MP_RISING(pool))
 
 void mp_pool_lines_find(const struct mp_model *model, uint16_t track, const struct mp_placements *placements,
                         struct mp_pool_lines *lines)

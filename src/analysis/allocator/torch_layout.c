@@ -4,6 +4,7 @@
 
 #include "analysis/sites/live.h"
 #include "base/map.h"
+#include "base/order.h"
 #include "base/search.h"
 #include "base/words.h"
 #include "model/track.h"
@@ -77,11 +78,7 @@ struct ranges {
     size_t count, room;
 };
 
-static int by_address(const void *a, const void *b)
-{
-    uint64_t x = ((const struct range *)a)->address, y = ((const struct range *)b)->address;
-    return (x > y) - (x < y);
-}
+MP_ORDER(by_address, struct range, MP_RISING(address))
 
 /* The live blocks of a track. With `memory`, only blocks that are ranges of it. */
 static void gather_track(const struct placer *p, uint16_t track, const struct mp_track_memory *memory,

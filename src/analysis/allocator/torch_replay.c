@@ -7,6 +7,7 @@
 
 #include "base/map.h"
 #include "base/memory.h"
+#include "base/order.h"
 #include "base/units.h"
 
 /* A running replay. One thread at a time. */
@@ -193,11 +194,7 @@ struct place {
     uint32_t segment; /* of the model */
 };
 
-static int by_address(const void *a, const void *b)
-{
-    uint64_t x = ((const struct place *)a)->address, y = ((const struct place *)b)->address;
-    return (x > y) - (x < y);
-}
+MP_ORDER(by_address, struct place, MP_RISING(address))
 
 /* Counts blocks of the track that live at the end by the trace, but are in no segment at the end. */
 static void count_unfreed(struct mp_torch_player *p)

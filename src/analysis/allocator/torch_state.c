@@ -3,6 +3,8 @@
 
 #include "analysis/allocator/torch_parts.h"
 
+#include "base/order.h"
+
 static void copy_side(struct side *to, const struct side *from)
 {
     to->searches = from->searches;
@@ -78,11 +80,7 @@ static void list_run(const struct mp_torch_allocator *a, const struct segment *s
     mp_vec_add(&listing->segments, run);
 }
 
-static int by_address(const void *a, const void *b)
-{
-    uint64_t x = ((const struct mp_torch_segment *)a)->address, y = ((const struct mp_torch_segment *)b)->address;
-    return (x > y) - (x < y);
-}
+MP_ORDER(by_address, struct mp_torch_segment, MP_RISING(address))
 
 void mp_torch_list(const struct mp_torch_allocator *a, struct mp_torch_listing *listing)
 {

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/order.h"
 #include "base/search.h"
 #include "base/vec.h"
 #include "model/track.h"
@@ -66,12 +67,7 @@ static struct held *segment_of(const struct holder *h, uint64_t address)
     return found && address - found->address < found->bytes ? found : NULL;
 }
 
-static int by_pool(const void *a, const void *b)
-{
-    const struct mp_torch_use *x = a, *y = b;
-    return x->pool != y->pool ? (x->pool > y->pool) - (x->pool < y->pool)
-                              : (x->begin > y->begin) - (x->begin < y->begin);
-}
+MP_ORDER(by_pool, struct mp_torch_use, MP_RISING(pool) ?: MP_RISING(begin))
 
 static void put_in_order(struct mp_torch_uses *uses)
 {

@@ -6,6 +6,7 @@
 #include "analysis/categories/categories.h"
 #include "base/map.h"
 #include "base/memory.h"
+#include "base/order.h"
 #include "base/search.h"
 #include "model/stack_facts.h"
 
@@ -95,12 +96,7 @@ static enum mp_phase phase_of_free(const struct finder *f, uint32_t block)
 
 /* ---- sizes */
 
-static int by_size(const void *left, const void *right)
-{
-    const struct size_count *a = left, *b = right;
-    if (a->bytes != b->bytes) return a->bytes < b->bytes ? -1 : 1;
-    return a->round < b->round ? -1 : a->round > b->round;
-}
+MP_ORDER(by_size, struct size_count, MP_RISING(bytes) ?: MP_RISING(round))
 
 static void add_size(struct sizes *sizes, uint64_t bytes, uint32_t round)
 {

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/order.h"
 #include "model/stack.h"
 #include "model/track.h"
 
@@ -197,11 +198,7 @@ static const char *asker(const struct mp_model *model, uint32_t stack)
     return name;
 }
 
-static int largest_first(const void *left, const void *right)
-{
-    const struct mp_device_part *a = left, *b = right;
-    return a->bytes < b->bytes ? 1 : a->bytes > b->bytes ? -1 : strcmp(a->name, b->name);
-}
+MP_ORDER(largest_first, struct mp_device_part, MP_FALLING(bytes) ?: strcmp(a->name, b->name))
 
 /* Bytes of live blocks by requesting library, the largest first. */
 static void gather_callers(const struct mp_model *model, const unsigned char *roles, uint32_t moment,

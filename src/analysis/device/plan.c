@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/order.h"
 #include "base/setting.h"
 #include "base/step_rule.h"
 #include "model/stack.h"
@@ -102,12 +103,7 @@ static void add_read_back(struct mp_plan *plan, const struct mp_model *model, ui
     mp_vec_add(&plan->read_backs, one);
 }
 
-static int by_weight(const void *a, const void *b)
-{
-    const struct mp_plan_read_back *x = a, *y = b;
-    if (x->use != y->use) return x->use > y->use ? -1 : 1;
-    return x->count > y->count ? -1 : x->count < y->count;
-}
+MP_ORDER(by_weight, struct mp_plan_read_back, MP_FALLING(use) ?: MP_FALLING(count))
 
 static void read_settings(struct mp_plan *plan, const struct mp_model *model)
 {

@@ -6,6 +6,7 @@
 
 #include "analysis/device/device_use.h"
 #include "analysis/device/plan.h"
+#include "base/order.h"
 
 #define SERVER  "server: "
 #define NOTABLE (1 << 20) /* bytes from which on a library has a row */
@@ -236,11 +237,7 @@ static void make_rows(struct mp_server *server, const struct mp_model *model, co
                                        server->free_bytes - of_free, false});
 }
 
-static int by_bytes(const void *a, const void *b)
-{
-    const struct mp_server_weights *x = a, *y = b;
-    return x->bytes > y->bytes ? -1 : x->bytes < y->bytes;
-}
+MP_ORDER(by_bytes, struct mp_server_weights, MP_FALLING(bytes))
 
 void mp_server_find(const struct mp_model *model, struct mp_server *server)
 {

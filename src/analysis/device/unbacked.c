@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/order.h"
 #include "base/search.h"
 #include "base/vec.h"
 #include "base/words.h"
@@ -62,11 +63,7 @@ static enum use block_use(const struct state *state, size_t block)
     return BACKING;
 }
 
-static int by_value(const void *left, const void *right)
-{
-    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
-    return (a > b) - (a < b);
-}
+MP_ORDER(by_value, uint64_t, MP_COMPARE(*a, *b))
 
 /* False: there are no blocks of the driver. *ends: true if one of them ended. */
 static bool find_cells(struct state *state, bool *ends)

@@ -7,6 +7,7 @@
 
 #include "analysis/sites/placement.h"
 #include "base/memory.h"
+#include "base/order.h"
 #include "model/stack_facts.h"
 
 static const char native_code[] = "native code", not_found[] = "not found";
@@ -85,21 +86,9 @@ static bool is_same_site(const struct held *a, const struct held *b)
     return a->track == b->track && a->stack == b->stack;
 }
 
-static int by_bytes(const void *left, const void *right)
-{
-    const struct mp_holder *a = left, *b = right;
-    if (a->bytes != b->bytes) return a->bytes > b->bytes ? -1 : 1;
-    if (a->blocks != b->blocks) return a->blocks > b->blocks ? -1 : 1;
-    return strcmp(a->path, b->path);
-}
+MP_ORDER(by_bytes, struct mp_holder, MP_FALLING(bytes) ?: MP_FALLING(blocks) ?: strcmp(a->path, b->path))
 
-static int by_site_bytes(const void *left, const void *right)
-{
-    const struct mp_holders_site *a = left, *b = right;
-    if (a->bytes != b->bytes) return a->bytes > b->bytes ? -1 : 1;
-    if (a->track != b->track) return a->track < b->track ? -1 : 1;
-    return a->stack < b->stack ? -1 : a->stack > b->stack;
-}
+MP_ORDER(by_site_bytes, struct mp_holders_site, MP_FALLING(bytes) ?: MP_RISING(track) ?: MP_RISING(stack))
 
 /* Says the pool and stream of a block without a path. Returns `text`, or a text that holders->texts owns.
  */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "base/order.h"
 
 uint64_t mp_job_most_of(const struct mp_job_view *job, enum mp_job_sense sense)
 {
@@ -51,13 +52,8 @@ static uint64_t change(const struct mp_job_compare_row *row)
     return after > before ? after - before : before - after;
 }
 
-static int by_change(const void *left, const void *right)
-{
-    const struct mp_job_compare_row *a = left, *b = right;
-    if (change(a) != change(b)) return change(a) > change(b) ? -1 : 1;
-    if (a->stacks[MP_AFTER] != b->stacks[MP_AFTER]) return a->stacks[MP_AFTER] < b->stacks[MP_AFTER] ? -1 : 1;
-    return a->stacks[MP_BEFORE] < b->stacks[MP_BEFORE] ? -1 : 1;
-}
+MP_ORDER(by_change, struct mp_job_compare_row,
+         MP_COMPARE(change(b), change(a)) ?: MP_RISING(stacks[MP_AFTER]) ?: MP_RISING(stacks[MP_BEFORE]))
 
 void mp_job_compare_make(const struct mp_job_view *const sides[MP_SIDES], enum mp_job_sense sense,
                          struct mp_job_compare *compare)

@@ -3,6 +3,7 @@
 
 #include "analysis/job/job_view.h"
 #include "base/memory.h"
+#include "base/order.h"
 
 /* A track of memory, with its device. */
 struct placed {
@@ -41,13 +42,7 @@ static unsigned layers_of_all(const struct mp_model *model, const struct placed 
     return all;
 }
 
-static int by_time(const void *left, const void *right)
-{
-    const struct mp_job_point *a = left, *b = right;
-    if (a->at != b->at) return a->at < b->at ? -1 : 1;
-    if (a->process != b->process) return a->process < b->process ? -1 : 1;
-    return a->track < b->track ? -1 : a->track > b->track;
-}
+MP_ORDER(by_time, struct mp_job_point, MP_RISING(at) ?: MP_RISING(process) ?: MP_RISING(track))
 
 /* The points of a track. Rows are in order of process and track, for curves and times alike. */
 static size_t points_of(const struct mp_model *model, const struct mp_job_track *track)
@@ -173,13 +168,7 @@ static void add_device(struct mp_job_view *view, const struct placed *placed, si
     mp_vec_add(&view->devices, device);
 }
 
-static int by_fullness(const void *left, const void *right)
-{
-    const struct mp_job_device *a = left, *b = right;
-    if (a->most != b->most) return a->most > b->most ? -1 : 1;
-    if (a->host != b->host) return a->host < b->host ? -1 : 1;
-    return a->device < b->device ? -1 : a->device > b->device;
-}
+MP_ORDER(by_fullness, struct mp_job_device, MP_FALLING(most) ?: MP_RISING(host) ?: MP_RISING(device))
 
 void mp_job_find_devices(struct mp_job_view *view)
 {

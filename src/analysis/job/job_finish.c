@@ -3,6 +3,7 @@
 
 #include "analysis/job/job_state.h"
 #include "base/memory.h"
+#include "base/order.h"
 #include "model/builder.h"
 
 /* Brings what came in any order into the order of the file. Each table is numbered in the order of its texts. Rows that
@@ -18,11 +19,6 @@ struct finisher {
     MP_VEC(struct mp_stack_node) nodes;
 };
 
-static int by_number(uint64_t left, uint64_t right)
-{
-    return left < right ? -1 : left > right;
-}
-
 /* ---- texts ------------------------------------------------------------------------------------------------------ */
 
 static int by_text(const void *left, const void *right, void *context)
@@ -31,7 +27,7 @@ static int by_text(const void *left, const void *right, void *context)
     const char *a = mp_intern_get(context, *(const uint32_t *)left, &first);
     const char *b = mp_intern_get(context, *(const uint32_t *)right, &second);
     int order = memcmp(a, b, first < second ? first : second);
-    return order ? order : by_number(first, second);
+    return order ? order : MP_COMPARE(first, second);
 }
 
 static void number_texts(struct finisher *f)
@@ -58,17 +54,9 @@ struct placed_frame {
     uint32_t of;               /* in the job */
 };
 
-static int by_frame(const void *left, const void *right)
-{
-    const struct mp_job_frame *a = left, *b = right;
-    int order = by_number(a->language, b->language);
-    if (!order) order = by_number(a->module, b->module);
-    if (!order) order = by_number(a->function, b->function);
-    if (!order) order = by_number(a->file, b->file);
-    if (!order) order = by_number(a->line, b->line);
-    if (!order) order = by_number(a->address[1], b->address[1]);
-    return order ? order : by_number(a->address[0], b->address[0]);
-}
+MP_ORDER(by_frame, struct mp_job_frame,
+         MP_RISING(language) ?: MP_RISING(module) ?: MP_RISING(function) ?: MP_RISING(file)
+         ?: MP_RISING(line) ?: MP_RISING(address[1]) ?: MP_RISING(address[0]))
 
 static uint64_t address_of(const struct mp_job_frame *frame)
 {
@@ -125,19 +113,9 @@ struct placed_node {
     uint32_t depth, parent, frame, of;
 };
 
-static int by_place(const void *left, const void *right)
-{
-    const struct placed_node *a = left, *b = right;
-    int order = by_number(a->parent, b->parent);
-    return order ? order : by_number(a->frame, b->frame);
-}
+MP_ORDER(by_place, struct placed_node, MP_RISING(parent) ?: MP_RISING(frame))
 
-static int by_depth(const void *left, const void *right)
-{
-    const struct placed_node *a = left, *b = right;
-    int order = by_number(a->depth, b->depth);
-    return order ? order : by_number(a->of, b->of);
-}
+MP_ORDER(by_depth, struct placed_node, MP_RISING(depth) ?: MP_RISING(of))
 
 /* Works depth by depth: parents are numbered before their children are sorted. */
 static void number_stacks(struct finisher *f)
@@ -205,80 +183,24 @@ static void number_processes(struct finisher *f)
     free(placed);
 }
 
-#define FIRST(member)                                                                                                  \
-    do {                                                                                                               \
-        int order = by_number(a->member, b->member);                                                                   \
-        if (order) return order;                                                                                       \
-    } while (0)
+MP_ORDER(by_track, struct mp_job_track,
+         MP_RISING(process) ?: MP_RISING(id) ?: MP_RISING(uuid) ?: MP_RISING(peak_bytes) ?: MP_RISING(events))
 
-static int by_track(const void *left, const void *right)
-{
-    const struct mp_job_track *a = left, *b = right;
-    FIRST(process);
-    FIRST(id);
-    FIRST(uuid);
-    FIRST(peak_bytes);
-    FIRST(events);
-    return 0;
-}
+MP_ORDER(by_site, struct mp_job_site, MP_RISING(sense) ?: MP_RISING(kind) ?: MP_RISING(stack))
 
-static int by_site(const void *left, const void *right)
-{
-    const struct mp_job_site *a = left, *b = right;
-    FIRST(sense);
-    FIRST(kind);
-    FIRST(stack);
-    return 0;
-}
+MP_ORDER(by_holding, struct mp_job_holding,
+         MP_RISING(process) ?: MP_FALLING(bytes) ?: MP_RISING(stack) ?: MP_RISING(blocks))
 
-static int by_holding(const void *left, const void *right)
-{
-    const struct mp_job_holding *a = left, *b = right;
-    FIRST(process);
-    if (a->bytes != b->bytes) return a->bytes > b->bytes ? -1 : 1;
-    FIRST(stack);
-    FIRST(blocks);
-    return 0;
-}
+MP_ORDER(by_finding, struct mp_job_finding,
+         MP_RISING(process) ?: MP_FALLING(bytes_per_step) ?: MP_RISING(track) ?: MP_RISING(class) ?: MP_RISING(stack)
+         ?: MP_RISING(bytes) ?: MP_RISING(blocks) ?: MP_RISING(first_step) ?: MP_RISING(certain) ?: MP_RISING(holder)
+         ?: MP_RISING(eta_oom_steps))
 
-static int by_finding(const void *left, const void *right)
-{
-    const struct mp_job_finding *a = left, *b = right;
-    FIRST(process);
-    if (a->bytes_per_step != b->bytes_per_step) return a->bytes_per_step > b->bytes_per_step ? -1 : 1;
-    FIRST(track);
-    FIRST(class);
-    FIRST(stack);
-    FIRST(bytes);
-    FIRST(blocks);
-    FIRST(first_step);
-    FIRST(certain);
-    FIRST(holder);
-    FIRST(eta_oom_steps);
-    return 0;
-}
+MP_ORDER(by_point, struct mp_job_point,
+         MP_RISING(process) ?: MP_RISING(track) ?: MP_RISING(curve) ?: MP_RISING(at) ?: MP_RISING(most)
+         ?: MP_RISING(last) ?: MP_RISING(shift))
 
-static int by_point(const void *left, const void *right)
-{
-    const struct mp_job_point *a = left, *b = right;
-    FIRST(process);
-    FIRST(track);
-    FIRST(curve);
-    FIRST(at);
-    FIRST(most);
-    FIRST(last);
-    FIRST(shift);
-    return 0;
-}
-
-static int by_trouble(const void *left, const void *right)
-{
-    const struct mp_job_trouble *a = left, *b = right;
-    FIRST(path);
-    FIRST(text);
-    FIRST(kind);
-    return 0;
-}
+MP_ORDER(by_trouble, struct mp_job_trouble, MP_RISING(path) ?: MP_RISING(text) ?: MP_RISING(kind))
 
 #define SORT(rows, order)                                                                                              \
     do {                                                                                                               \

@@ -6,6 +6,7 @@
 #include "base/buffer.h"
 #include "base/intern.h"
 #include "base/memory.h"
+#include "base/order.h"
 
 #define RANGES 8 /* of ranks that are absent */
 #define NAMED  3 /* recordings with a problem that are named; the others are counted */
@@ -122,35 +123,17 @@ static void find_absent(struct mp_job_view *view)
     mp_buffer_free(&absent);
 }
 
-static int by_number(uint64_t left, uint64_t right)
-{
-    return left < right ? -1 : left > right;
-}
-
 static bool same_process(const struct mp_job_process *a, const struct mp_job_process *b)
 {
     return a->pid != MP_NONE && a->pid == b->pid && a->host == b->host && a->start_unix_ns == b->start_unix_ns;
 }
 
-static int by_identity(const void *left, const void *right, void *context)
-{
-    uint32_t first = *(const uint32_t *)left, second = *(const uint32_t *)right;
-    const struct mp_job_process *rows = context, *a = &rows[first], *b = &rows[second];
-    int order = by_number(a->host, b->host);
-    if (!order) order = by_number(a->pid, b->pid);
-    if (!order) order = by_number(a->start_unix_ns, b->start_unix_ns);
-    return order ? order : by_number(first, second);
-}
+MP_ORDER_OF_INDICES(by_identity, struct mp_job_process,
+                    MP_RISING(host) ?: MP_RISING(pid) ?: MP_RISING(start_unix_ns) ?: MP_COMPARE(a, b))
 
-static int by_rank_and_time(const void *left, const void *right, void *context)
-{
-    uint32_t first = *(const uint32_t *)left, second = *(const uint32_t *)right;
-    const struct mp_job_process *rows = context, *a = &rows[first], *b = &rows[second];
-    int order = is_rank(b) - is_rank(a);
-    if (!order) order = by_number(a->rank, b->rank);
-    if (!order) order = by_number(a->start_unix_ns, b->start_unix_ns);
-    return order ? order : by_number(first, second);
-}
+MP_ORDER_OF_INDICES(by_rank_and_time, struct mp_job_process,
+                    MP_COMPARE(is_rank(b), is_rank(a)) ?: MP_RISING(rank) ?: MP_RISING(start_unix_ns)
+                    ?: MP_COMPARE(a, b))
 
 /* By process: the process whose recording it repeats, or MP_NONE. */
 static void find_copies(const struct mp_model_job *job, uint32_t *order, uint32_t *other)

@@ -8,6 +8,7 @@
 #include "base/buffer.h"
 #include "base/map.h"
 #include "base/memory.h"
+#include "base/order.h"
 #include "base/units.h"
 #include "model/stack.h"
 #include "model/track.h"
@@ -124,12 +125,7 @@ static void put_sites(struct taker *t)
     }
 }
 
-static int by_peak(const void *left, const void *right)
-{
-    const struct held *a = left, *b = right;
-    uint64_t first = a->bytes[MP_JOB_PEAK], second = b->bytes[MP_JOB_PEAK];
-    return first > second ? -1 : first < second;
-}
+MP_ORDER(by_peak, struct held, MP_FALLING(bytes[MP_JOB_PEAK]))
 
 /* Equal entries stay in the recording's order, whatever came before. */
 static void put_holdings(struct taker *t, uint32_t kind)

@@ -6,6 +6,7 @@
 #include "analysis/job/job.h"
 #include "analysis/leaks/leaks.h"
 #include "base/memory.h"
+#include "base/order.h"
 #include "model/stack.h"
 
 /* A process is out of line if its distance from the median exceeds FAR times the usual distance, and this part of the
@@ -105,11 +106,7 @@ static int by_peak(const void *left, const void *right, void *context)
     return a < b ? -1 : a > b;
 }
 
-static int by_size(const void *left, const void *right)
-{
-    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
-    return a < b ? -1 : a > b;
-}
+MP_ORDER(by_size, uint64_t, MP_COMPARE(*a, *b))
 
 static void sum_up(struct mp_job_view *view, struct mp_job_group *group)
 {
@@ -186,13 +183,7 @@ static void find_groups(struct mp_job_view *view)
 
 /* ---- out of line ------------------------------------------------------------------------------------------------ */
 
-static int by_site(const void *left, const void *right)
-{
-    const struct mp_job_site *a = left, *b = right;
-    if (a->sense != b->sense) return a->sense < b->sense ? -1 : 1;
-    if (a->kind != b->kind) return a->kind < b->kind ? -1 : 1;
-    return a->stack < b->stack ? -1 : a->stack > b->stack;
-}
+MP_ORDER(by_site, struct mp_job_site, MP_RISING(sense) ?: MP_RISING(kind) ?: MP_RISING(stack))
 
 static const struct mp_job_site *find_site(const struct mp_job_view *view, uint32_t kind, uint32_t stack)
 {
@@ -267,12 +258,7 @@ static void find_reasons(const struct mp_job_view *view, struct mp_job_outlier *
     }
 }
 
-static int by_distance(const void *left, const void *right)
-{
-    const struct mp_job_outlier *a = left, *b = right;
-    if (a->distance != b->distance) return a->distance > b->distance ? -1 : 1;
-    return a->process < b->process ? -1 : a->process > b->process;
-}
+MP_ORDER(by_distance, struct mp_job_outlier, MP_FALLING(distance) ?: MP_RISING(process))
 
 static void judge(struct mp_job_view *view, uint32_t at)
 {
@@ -309,13 +295,7 @@ static void find_outliers(struct mp_job_view *view)
 
 /* ---- steps ------------------------------------------------------------------------------------------------------ */
 
-static int by_step(const void *left, const void *right)
-{
-    const struct mp_job_point *a = left, *b = right;
-    if (a->at != b->at) return a->at < b->at ? -1 : 1;
-    if (a->most != b->most) return a->most > b->most ? -1 : 1;
-    return a->process < b->process ? -1 : a->process > b->process;
-}
+MP_ORDER(by_step, struct mp_job_point, MP_RISING(at) ?: MP_FALLING(most) ?: MP_RISING(process))
 
 /* Adds one point for each process and unit: the sum of several smaller units. */
 static void add_to_steps(struct mp_job_view *view, const struct mp_job_point *points, size_t count, uint64_t *last)

@@ -7,6 +7,7 @@
 #include "analysis/sites/level.h"
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/order.h"
 #include "model/track.h"
 
 #define PARTS          32 /* of the steps; fewer if there are few readings: */
@@ -171,11 +172,7 @@ static uint32_t count_parts(const struct mp_model *model, const struct mp_step *
     return parts < PARTS_LEAST ? 0 : parts;
 }
 
-static int by_size(const void *left, const void *right)
-{
-    double a = *(const double *)left, b = *(const double *)right;
-    return a < b ? -1 : a > b;
-}
+MP_ORDER(by_size, double, MP_COMPARE(*a, *b))
 
 /* Theil and Sen's slope over the steps. */
 static double slope_of(const uint64_t *rest, const double *when, uint32_t count)

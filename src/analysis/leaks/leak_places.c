@@ -6,6 +6,7 @@
 #include "base/intern.h"
 #include "base/map.h"
 #include "base/memory.h"
+#include "base/order.h"
 #include "model/own_steps.h"
 #include "model/stack.h"
 #include "model/track.h"
@@ -79,12 +80,7 @@ static void add_entry(struct search *search, uint32_t block, uint32_t birth, uin
     mp_vec_add(&search->entries, entry);
 }
 
-static int by_birth(const void *left, const void *right)
-{
-    const struct entry *a = left, *b = right;
-    if (a->life.birth != b->life.birth) return a->life.birth < b->life.birth ? -1 : 1;
-    return a->block < b->block ? -1 : a->block > b->block;
-}
+MP_ORDER(by_birth, struct entry, MP_RISING(life.birth) ?: MP_RISING(block))
 
 static void gather(struct search *search, uint16_t track, const struct mp_window *window,
                    const struct mp_filter *filter)

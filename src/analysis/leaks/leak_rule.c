@@ -6,6 +6,7 @@
 
 #include "analysis/leaks/trend.h"
 #include "base/memory.h"
+#include "base/order.h"
 #include "base/vec.h"
 
 #define SUSPECT_BIRTHS 4    /* every program has blocks with fewer births */
@@ -71,11 +72,7 @@ int mp_leak_life_by_site(const void *left, const void *right)
     return a->birth < b->birth ? -1 : a->birth > b->birth;
 }
 
-static int ascending(const void *left, const void *right)
-{
-    uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
-    return a < b ? -1 : a > b;
-}
+MP_ORDER(ascending, uint32_t, MP_COMPARE(*a, *b))
 
 /* Each site has its own usual age: one line may make blocks that live for twenty steps, another blocks that stay. */
 static void find_stay(const struct mp_leak_life *lives, size_t count, uint32_t last, struct stay *stay)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/order.h"
 #include "base/vec.h"
 
 #define FEW_STEPS                                                                                                      \
@@ -32,12 +33,7 @@ struct place {
     uint32_t usual_age;
 };
 
-static int by_bytes(const void *left, const void *right)
-{
-    const struct amount *a = left, *b = right;
-    if (a->bytes != b->bytes) return a->bytes < b->bytes ? -1 : 1;
-    return a->blocks < b->blocks ? -1 : a->blocks > b->blocks;
-}
+MP_ORDER(by_bytes, struct amount, MP_RISING(bytes) ?: MP_RISING(blocks))
 
 /* Adds to the series' last amount if that is from the same step. */
 static void append(struct series *series, const struct amount *amount)

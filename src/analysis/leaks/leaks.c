@@ -15,6 +15,7 @@
 #include "analysis/sites/level.h"
 #include "base/map.h"
 #include "base/memory.h"
+#include "base/order.h"
 #include "base/units.h"
 #include "model/stack.h"
 #include "model/stack_facts.h"
@@ -367,11 +368,7 @@ static void judge_regrown(struct judge *judge, const struct mp_leak_place *place
     judge->cache = place->stack;
 }
 
-static int by_birth(const void *left, const void *right)
-{
-    const struct mp_leak_life *a = left, *b = right;
-    return a->birth < b->birth ? -1 : a->birth > b->birth;
-}
+MP_ORDER(by_birth, struct mp_leak_life, MP_RISING(birth))
 
 /* How many more blocks a place has at the last boundary than at an earlier one. */
 static int64_t grown_since(const struct judge *judge, const struct mp_leak_place *place, uint32_t first)
@@ -425,17 +422,11 @@ static void judge_place(struct judge *judge, const struct mp_leak_place *place)
     if (evidence->growth != MP_GROWTH_FEW && evidence->growth != MP_GROWTH_PAUSED) take_finding(judge, place, &growth);
 }
 
-static int by_rate(const void *left, const void *right)
-{
-    const struct mp_leak_finding *a = left, *b = right;
-    if (mp_leak_is_leak(a) != mp_leak_is_leak(b)) return mp_leak_is_leak(a) ? -1 : 1;
-    bool hidden = a->class == MP_LEAK_HIDDEN; /* may follow from the others: leaked blocks leave holes in the heap */
-    if (hidden != (b->class == MP_LEAK_HIDDEN)) return hidden ? 1 : -1;
-    if (a->bytes_per_step != b->bytes_per_step) return a->bytes_per_step > b->bytes_per_step ? -1 : 1;
-    if (a->bytes != b->bytes) return a->bytes > b->bytes ? -1 : 1;
-    if (a->track != b->track) return a->track < b->track ? -1 : 1;
-    return a->stack < b->stack ? -1 : a->stack > b->stack;
-}
+/* Hidden leaks last: they may follow from the others, as leaked blocks leave holes in the heap. */
+MP_ORDER(by_rate, struct mp_leak_finding,
+         MP_COMPARE(mp_leak_is_leak(b), mp_leak_is_leak(a))
+         ?: MP_COMPARE(a->class == MP_LEAK_HIDDEN, b->class == MP_LEAK_HIDDEN) ?: MP_FALLING(bytes_per_step)
+         ?: MP_FALLING(bytes) ?: MP_RISING(track) ?: MP_RISING(stack))
 
 /* A leak's own segments are no fragmentation: if the blocks in them leak, the fragmentation is dropped. */
 static void drop_consequences(const struct mp_model *model, struct mp_leaks *leaks)
@@ -519,11 +510,7 @@ static bool share_cause(const struct mp_leaks *leaks, const struct mp_leak_findi
     return length == mp_holder_root(other->path) && !memcmp(one->path, other->path, length);
 }
 
-static int by_cause(const void *left, const void *right)
-{
-    const struct mp_leak_finding *a = left, *b = right;
-    return a->cause != b->cause ? (a->cause < b->cause ? -1 : 1) : by_rate(a, b);
-}
+MP_ORDER(by_cause, struct mp_leak_finding, MP_RISING(cause) ?: by_rate(a, b))
 
 /* Sums up the findings of each cause, and sorts them: the highest finding of a cause comes first. */
 static void find_causes(const struct judge *judge)

@@ -4,14 +4,11 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "base/order.h"
 
 #define POINTS_MAX 200 /* 20 000 pairs */
 
-static int ascending(const void *left, const void *right)
-{
-    double a = *(const double *)left, b = *(const double *)right;
-    return a < b ? -1 : a > b;
-}
+MP_ORDER(ascending, double, MP_COMPARE(*a, *b))
 
 static size_t point(size_t i, size_t points, size_t count)
 {

@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "base/map.h"
 #include "base/memory.h"
+#include "base/order.h"
 
 #define LINES_MAX                                                                                                      \
     500 /* lines of a function; a longer one is matched by order alone, as far as both sides have lines                \
@@ -45,12 +46,7 @@ static const struct mp_model_line *line_of(const struct mp_model *model, uint32_
     return &model->lines.at[model->frames.at[frame].first_line];
 }
 
-static int by_line(const void *left, const void *right)
-{
-    const struct line *a = left, *b = right;
-    if (a->function != b->function) return a->function < b->function ? -1 : 1;
-    return a->line < b->line ? -1 : a->line > b->line;
-}
+MP_ORDER(by_line, struct line, MP_RISING(function) ?: MP_RISING(line))
 
 /* Lists the lines of Python, with their callees. */
 static void list_lines(struct side *side, struct mp_intern *functions)

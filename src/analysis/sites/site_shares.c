@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/map.h"
+#include "base/order.h"
 
 struct share {
     uint32_t site;
@@ -15,15 +16,8 @@ struct shares {
     struct mp_map things;
 };
 
-static int by_site_heaviest_first(const void *left, const void *right)
-{
-    const struct share *a = left, *b = right;
-    if (a->site != b->site) return a->site < b->site ? -1 : 1;
-    if (a->of.bytes != b->of.bytes) return a->of.bytes > b->of.bytes ? -1 : 1;
-    if (a->of.blocks != b->of.blocks) return a->of.blocks > b->of.blocks ? -1 : 1;
-    if (a->of.kind != b->of.kind) return a->of.kind < b->of.kind ? -1 : 1;
-    return a->of.of < b->of.of ? -1 : a->of.of > b->of.of;
-}
+MP_ORDER(by_site_heaviest_first, struct share,
+         MP_RISING(site) ?: MP_FALLING(of.bytes) ?: MP_FALLING(of.blocks) ?: MP_RISING(of.kind) ?: MP_RISING(of.of))
 
 /* Adds a block to the site's share for `of`: the stack that freed the block, or a text of its metadata. */
 static void add_share(struct shares *shares, uint32_t site, uint32_t of, uint8_t kind, uint64_t bytes)

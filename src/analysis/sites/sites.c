@@ -5,6 +5,7 @@
 
 #include "analysis/sites/growth.h"
 #include "base/map.h"
+#include "base/order.h"
 #include "base/sampling.h"
 #include "model/module_path.h"
 
@@ -41,19 +42,9 @@ static void add_share(struct shares *shares, uint32_t site, uint32_t module, uin
     shares->at[*at].bytes += bytes == MP_BYTES_UNKNOWN ? 0 : bytes;
 }
 
-static int by_site(const void *left, const void *right)
-{
-    const struct share *a = left, *b = right;
-    if (a->site != b->site) return a->site < b->site ? -1 : 1;
-    if (a->bytes != b->bytes) return a->bytes > b->bytes ? -1 : 1;
-    return a->module < b->module ? -1 : a->module > b->module;
-}
+MP_ORDER(by_site, struct share, MP_RISING(site) ?: MP_FALLING(bytes) ?: MP_RISING(module))
 
-static int patterns_by_bytes(const void *left, const void *right)
-{
-    const struct pattern *a = left, *b = right;
-    return a->bytes > b->bytes ? -1 : a->bytes < b->bytes;
-}
+MP_ORDER(patterns_by_bytes, struct pattern, MP_FALLING(bytes))
 
 /* Adds a module's path to a pattern that fits it, or makes a new pattern. */
 static void add_path(struct pattern patterns[PATTERNS_MAX], size_t *count, const char *path, uint64_t bytes)
@@ -246,34 +237,12 @@ static void merge_groups(struct counting *counting)
     mp_vec_free(&heaviest);
 }
 
-static int compare(uint64_t a, uint64_t b)
-{
-    return a > b ? -1 : a < b;
-}
+/* Equal sites are in the recording's order, so that the result is always the same. */
+MP_ORDER(by_bytes, struct mp_site, MP_FALLING(bytes) ?: MP_FALLING(blocks) ?: MP_RISING(track) ?: MP_RISING(stack))
 
-static int by_bytes(const void *left, const void *right)
-{
-    const struct mp_site *a = left, *b = right;
-    int order = compare(a->bytes, b->bytes);
-    if (!order) order = compare(a->blocks, b->blocks);
-    if (!order) order = compare(b->track, a->track);
-    if (!order) order = compare(b->stack, a->stack); /* the recording's order, so that the result is always the same */
-    return order;
-}
+MP_ORDER(by_blocks, struct mp_site, MP_FALLING(blocks) ?: by_bytes(a, b))
 
-static int by_blocks(const void *left, const void *right)
-{
-    const struct mp_site *a = left, *b = right;
-    int order = compare(a->blocks, b->blocks);
-    return order ? order : by_bytes(left, right);
-}
-
-static int by_growth(const void *left, const void *right)
-{
-    const struct mp_site *a = left, *b = right;
-    int order = compare(a->births, b->births);
-    return order ? order : by_bytes(left, right);
-}
+MP_ORDER(by_growth, struct mp_site, MP_FALLING(births) ?: by_bytes(a, b))
 
 void mp_sites_sort(struct mp_sites *sites, enum mp_sort_by sort)
 {

@@ -6,6 +6,7 @@
 #include "analysis/sites/level.h"
 #include "base/map.h"
 #include "base/memory.h"
+#include "base/order.h"
 
 /* One pass over the events with a level for each group. At each step's peak, the levels are saved. */
 struct sweep {
@@ -74,12 +75,7 @@ static void run(struct sweep *sweep)
     write_due(sweep, (uint32_t)model->events.count);
 }
 
-static int by_most(const void *left, const void *right)
-{
-    const struct mp_step_group *a = left, *b = right;
-    if (a->most != b->most) return a->most > b->most ? -1 : 1;
-    return a->column < b->column ? -1 : 1;
-}
+MP_ORDER(by_most, struct mp_step_group, MP_FALLING(most) ?: MP_RISING(column))
 
 /* Brings all rows to one width, and the groups into order. */
 static void finish(struct sweep *sweep)

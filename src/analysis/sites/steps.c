@@ -5,6 +5,7 @@
 
 #include "analysis/sites/level.h"
 #include "base/map.h"
+#include "base/order.h"
 #include "base/search.h"
 #include "model/steps_infer.h"
 
@@ -51,19 +52,9 @@ struct sweep {
     const struct mp_window *window;
 };
 
-static int by_first(const void *left, const void *right)
-{
-    const struct span *a = left, *b = right;
-    return a->first < b->first ? -1 : a->first > b->first;
-}
+MP_ORDER(by_first, struct span, MP_RISING(first))
 
-static int by_end_then_inner(const void *left, const void *right, void *context)
-{
-    const struct span *spans = context;
-    const struct span *a = &spans[*(const uint32_t *)left], *b = &spans[*(const uint32_t *)right];
-    if (a->end != b->end) return a->end < b->end ? -1 : 1;
-    return a->first > b->first ? -1 : a->first < b->first;
-}
+MP_ORDER_OF_INDICES(by_end_then_inner, struct span, MP_RISING(end) ?: MP_FALLING(first))
 
 static void take_closed(struct sweep *sweep, struct mp_open_regions *closed, uint32_t end)
 {
@@ -292,11 +283,7 @@ static void keep_steps_inside(struct sweep *sweep)
     report->steps.count = kept;
 }
 
-static int ascending(const void *left, const void *right)
-{
-    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
-    return a < b ? -1 : a > b;
-}
+MP_ORDER(ascending, uint64_t, MP_COMPARE(*a, *b))
 
 /* Nearest rank: the smallest value that at least `percent` of the values do not exceed. */
 static uint64_t percentile(const struct peaks *peaks, unsigned percent)

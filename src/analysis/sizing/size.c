@@ -8,6 +8,7 @@
 #include "analysis/sizing/size_plan.h"
 #include "analysis/sizing/size_probes.h"
 #include "base/memory.h"
+#include "base/order.h"
 #include "base/units.h"
 
 #define SAME_LEAST 0.5 /* fewer allocations at common sites than this share mean different programs */
@@ -96,12 +97,7 @@ static void find_plot(struct sizing *sizing)
 
 /* ---- sites ------------------------------------------------------------------------------------------------------ */
 
-static int by_bytes(const void *left, const void *right)
-{
-    const struct mp_size_site *a = left, *b = right;
-    if (a->bytes != b->bytes) return a->bytes > b->bytes ? -1 : 1;
-    return a->stack < b->stack ? -1 : a->stack > b->stack;
-}
+MP_ORDER(by_bytes, struct mp_size_site, MP_FALLING(bytes) ?: MP_RISING(stack))
 
 static bool lives_at(const struct mp_model *model, uint32_t block, uint32_t moment)
 {

@@ -6,6 +6,7 @@
 #include "base/hash.h"
 #include "base/map.h"
 #include "base/memory.h"
+#include "base/order.h"
 #include "base/search.h"
 
 #define BASE_HELD  UINT64_C(0x6261736568656c64) /* makes keys of base blocks differ from all others */
@@ -139,12 +140,7 @@ struct sized {
     uint32_t block;
 };
 
-static int by_size(const void *left, const void *right)
-{
-    const struct sized *a = left, *b = right;
-    if (a->bytes != b->bytes) return a->bytes < b->bytes ? -1 : 1;
-    return a->block < b->block ? -1 : a->block > b->block;
-}
+MP_ORDER(by_size, struct sized, MP_RISING(bytes) ?: MP_RISING(block))
 
 /* Sorts base blocks by size, as they have no order of birth. */
 static void sort_base(const struct mp_model *model, uint32_t *order, size_t count)

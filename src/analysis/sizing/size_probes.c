@@ -4,6 +4,7 @@
 
 #include "analysis/device/device_use.h"
 #include "base/memory.h"
+#include "base/order.h"
 #include "model/steps_infer.h"
 #include "model/track.h"
 
@@ -54,13 +55,7 @@ static enum mp_status find_track(const struct mp_size_probe *probe, const char *
     return mp_fail(error, MP_UNSUPPORTED, "%s has no track %s", probe->name, name);
 }
 
-static int rising(const void *left, const void *right)
-{
-    const struct mp_size_probe *a = *(const struct mp_size_probe *const *)left,
-                               *b = *(const struct mp_size_probe *const *)right;
-    if (a->batch != b->batch) return a->batch < b->batch ? -1 : 1;
-    return a < b ? -1 : a > b;
-}
+MP_ORDER_OF_POINTERS(rising, struct mp_size_probe, MP_RISING(batch) ?: MP_COMPARE(a, b))
 
 enum mp_status mp_size_probes_order(const struct mp_size_question *question, const struct mp_size_probe **probes,
                                     struct mp_size_source *sources, struct mp_error *error)
@@ -82,11 +77,7 @@ enum mp_status mp_size_probes_order(const struct mp_size_question *question, con
 
 /* ---- totals of the probes --------------------------------------------------------------------------------------- */
 
-static int by_time(const void *left, const void *right)
-{
-    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
-    return a < b ? -1 : a > b;
-}
+MP_ORDER(by_time, uint64_t, MP_COMPARE(*a, *b))
 
 static void describe_steps(const struct mp_model *model, struct mp_size_probed *probed)
 {

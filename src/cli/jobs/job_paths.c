@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "base/memory.h"
+#include "base/order.h"
 #include "base/setting.h"
 #include "cli/messages.h"
 #include "cli/output_file.h"
@@ -118,13 +119,7 @@ struct identified {
     size_t at;
 };
 
-static int by_identity(const void *left, const void *right)
-{
-    const struct identified *a = left, *b = right;
-    if (a->device != b->device) return a->device < b->device ? -1 : 1;
-    if (a->inode != b->inode) return a->inode < b->inode ? -1 : 1;
-    return a->at < b->at ? -1 : a->at > b->at;
-}
+MP_ORDER(by_identity, struct identified, MP_RISING(device) ?: MP_RISING(inode) ?: MP_RISING(at))
 
 /* Leaves out all but the first name of each file. */
 static void leave_out_doubles(struct mp_job_paths *paths)
@@ -157,13 +152,7 @@ static void leave_out_jobs(const struct found *found, size_t folders)
     free(others);
 }
 
-static int by_process(const void *left, const void *right)
-{
-    const struct recorded_process *a = left, *b = right;
-    if (a->start_ns != b->start_ns) return a->start_ns < b->start_ns ? -1 : 1;
-    if (a->pid != b->pid) return a->pid < b->pid ? -1 : 1;
-    return strcmp(a->host, b->host);
-}
+MP_ORDER(by_process, struct recorded_process, MP_RISING(start_ns) ?: MP_RISING(pid) ?: strcmp(a->host, b->host))
 
 /* Reads the whole file: a cut file has no index, and its duration is the time of its last event. */
 static void find_end(const char *path, struct recorded_process *process)

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "base/order.h"
 #include "base/units.h"
 #include "cli/command.h"
 #include "cli/record/plan_messages.h"
@@ -222,11 +223,7 @@ static int find_largest(struct search *search)
 
 /* ---- the answer ------------------------------------------------------------------------------------------------- */
 
-static int by_value(const void *a, const void *b)
-{
-    const struct probe *x = a, *y = b;
-    return x->value < y->value ? -1 : x->value > y->value;
-}
+MP_ORDER(by_value, struct probe, MP_RISING(value))
 
 static void put_text(const struct search *search)
 {

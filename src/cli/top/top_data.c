@@ -8,6 +8,7 @@
 
 #include "base/buffer.h"
 #include "base/memory.h"
+#include "base/order.h"
 #include "base/words.h"
 #include "format/recording.h"
 
@@ -139,13 +140,8 @@ static void add_to_device(struct mp_top_process *process, const struct tracks *t
         device->reserved = track->bytes;
 }
 
-static int gpus_first(const void *left, const void *right)
-{
-    const struct mp_top_device *a = left, *b = right;
-    if ((a->type == MP_DEVICE_CPU) != (b->type == MP_DEVICE_CPU)) return a->type == MP_DEVICE_CPU ? 1 : -1;
-    if (a->type != b->type) return a->type < b->type ? -1 : 1;
-    return (a->index > b->index) - (a->index < b->index);
-}
+MP_ORDER(gpus_first, struct mp_top_device,
+         MP_COMPARE(a->type == MP_DEVICE_CPU, b->type == MP_DEVICE_CPU) ?: MP_RISING(type) ?: MP_RISING(index))
 
 static void read_devices(yajl_val object, const struct tracks *tracks, struct mp_top_process *process)
 {

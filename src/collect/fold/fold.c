@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/order.h"
 #include "model/state/state.h"
 
 /* A sampled counter. Only two of its values are kept. */
@@ -111,11 +112,7 @@ static enum mp_status read_old(struct folding *folding, const struct mp_written 
 
 /* ---- writing ---------------------------------------------------------------------------------------------------- */
 
-static int by_time(const void *left, const void *right)
-{
-    const struct mp_sample *a = left, *b = right;
-    return a->time_ns < b->time_ns ? -1 : a->time_ns > b->time_ns;
-}
+MP_ORDER(by_time, struct mp_sample, MP_RISING(time_ns))
 
 static enum mp_status write_samples(struct folding *folding, struct mp_error *error)
 {

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "base/order.h"
 #include "base/search.h"
 #include "base/words.h"
 
@@ -32,12 +33,7 @@ struct joiner {
     MP_VEC(struct pair) pairs;
 };
 
-static int by_address(const void *left, const void *right)
-{
-    const struct place *a = left, *b = right;
-    if (a->address != b->address) return a->address < b->address ? -1 : 1;
-    return a->alloc < b->alloc ? -1 : a->alloc > b->alloc;
-}
+MP_ORDER(by_address, struct place, MP_RISING(address) ?: MP_RISING(alloc))
 
 static void sort_places(struct joiner *j)
 {

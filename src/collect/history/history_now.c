@@ -1,5 +1,6 @@
 #include <stdlib.h>
 
+#include "base/order.h"
 #include "collect/history/history.h"
 #include "format/segments.h"
 
@@ -14,11 +15,7 @@ void mp_history_held_free(struct mp_history_held *held)
     mp_vec_free(&held->parts);
 }
 
-static int by_address(const void *left, const void *right)
-{
-    const struct mp_base_block *a = left, *b = right;
-    return a->address < b->address ? -1 : a->address > b->address;
-}
+MP_ORDER(by_address, struct mp_base_block, MP_RISING(address))
 
 /* Moves the track's live blocks to the beginning of `blocks`, by address. */
 static size_t pick(struct mp_base_block *blocks, size_t count, uint16_t track)

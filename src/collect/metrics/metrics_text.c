@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "analysis/categories/categories.h"
+#include "base/order.h"
 #include "base/utf8.h"
 #include "collect/recording/recording_parts.h"
 #include "model/stack.h"
@@ -117,12 +118,7 @@ struct held {
     struct sums by[BYS];
 };
 
-static int most_first(const void *left, const void *right)
-{
-    const struct sum *a = left, *b = right;
-    if (a->bytes != b->bytes) return a->bytes > b->bytes ? -1 : 1;
-    return a->key < b->key ? -1 : a->key > b->key;
-}
+MP_ORDER(most_first, struct sum, MP_FALLING(bytes) ?: MP_RISING(key))
 
 static bool add(struct sums *sums, const struct mp_base_block *block, uint32_t key)
 {

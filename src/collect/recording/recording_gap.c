@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "base/order.h"
+
 /* The most steps kept between two windows. The oldest are forgotten first: a window that never opens must not cost
  * memory. */
 #define UNKEPT_STEPS_MAX (1u << 20)
@@ -19,13 +21,8 @@ struct gap {
 };
 
 /* Orders by time. At equal times ends come first, since their addresses may be reused at once. */
-static int by_time(const void *left, const void *right)
-{
-    const struct mp_event *a = left, *b = right;
-    if (a->time_ns != b->time_ns) return a->time_ns < b->time_ns ? -1 : 1;
-    if ((a->type == MP_EVENT_FREE) != (b->type == MP_EVENT_FREE)) return a->type == MP_EVENT_FREE ? -1 : 1;
-    return a->block < b->block ? -1 : a->block > b->block;
-}
+MP_ORDER(by_time, struct mp_event,
+         MP_RISING(time_ns) ?: MP_COMPARE(b->type == MP_EVENT_FREE, a->type == MP_EVENT_FREE) ?: MP_RISING(block))
 
 static bool add_block(struct gap *gap, const struct mp_base_block *block, unsigned type, uint32_t thread)
 {

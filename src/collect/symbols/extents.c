@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "base/order.h"
 #include "base/search.h"
 
 bool mp_extents_add(struct mp_extents *extents, uint64_t start, uint64_t end, uint64_t value, int rank)
@@ -11,14 +12,7 @@ bool mp_extents_add(struct mp_extents *extents, uint64_t start, uint64_t end, ui
 }
 
 /* Order of precedence: if two extents cover an address, the later one in this order wins. */
-static int compare(const void *left, const void *right)
-{
-    const struct mp_extent *a = left, *b = right;
-    if (a->start != b->start) return a->start < b->start ? -1 : 1;
-    if (a->end != b->end) return a->end > b->end ? -1 : 1;
-    if (a->rank != b->rank) return a->rank < b->rank ? -1 : 1;
-    return (a->value < b->value) - (a->value > b->value);
-}
+MP_ORDER(compare, struct mp_extent, MP_RISING(start) ?: MP_FALLING(end) ?: MP_RISING(rank) ?: MP_FALLING(value))
 
 /* Adds an edge. Cannot fail: mp_extents_seal() made room for two edges of each extent. */
 static void edge(struct mp_extents *extents, uint64_t at, uint64_t value)

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "base/memory.h"
+#include "base/order.h"
 #include "model/track.h"
 
 struct importer {
@@ -78,12 +79,7 @@ uint32_t mp_import_thread(struct mp_import_log *log, uint32_t tid)
     return (uint32_t)*id;
 }
 
-static int by_time(const void *left, const void *right)
-{
-    const struct mp_import_call *a = left, *b = right;
-    if (a->ns != b->ns) return a->ns < b->ns ? -1 : 1;
-    return a->order < b->order ? -1 : a->order > b->order;
-}
+MP_ORDER(by_time, struct mp_import_call, MP_RISING(ns) ?: MP_RISING(order))
 
 static uint64_t key_of(const struct mp_import_call *call)
 {

@@ -6,6 +6,7 @@
 
 #include "base/buffer.h"
 #include "base/memory.h"
+#include "base/order.h"
 #include "exchange/common/import_tables.h"
 #include "exchange/kineto/kineto_parts.h"
 
@@ -36,14 +37,7 @@ bool mp_kineto_looks_like(const unsigned char *text, size_t size)
     return false;
 }
 
-static int by_time_then_turn(const void *left, const void *right)
-{
-    const struct boundary *a = left, *b = right;
-    if (a->ns != b->ns) return a->ns < b->ns ? -1 : 1;
-    if (a->turn != b->turn) return a->turn < b->turn ? -1 : 1;
-    if (a->tie != b->tie) return a->tie > b->tie ? -1 : 1;
-    return a->order < b->order ? -1 : a->order > b->order;
-}
+MP_ORDER(by_time_then_turn, struct boundary, MP_RISING(ns) ?: MP_RISING(turn) ?: MP_FALLING(tie) ?: MP_RISING(order))
 
 /* If regions begin at one time, the longer one is the outer one. If regions end at one time, the one begun later is the
  * inner one. */

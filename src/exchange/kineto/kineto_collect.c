@@ -1,6 +1,7 @@
 #include <stdlib.h>
 
 #include "base/hash.h"
+#include "base/order.h"
 #include "base/words.h"
 #include "exchange/kineto/kineto_parts.h"
 
@@ -203,12 +204,7 @@ static void on_trace(void *context, const struct mp_kineto_event *trace)
     kineto->base_ns = kineto->has_base ? trace->facts[MP_KINETO_BASE_NS] : 0;
 }
 
-static int by_time(const void *left, const void *right)
-{
-    const struct mp_kineto_memory *a = left, *b = right;
-    if (a->ns != b->ns) return a->ns < b->ns ? -1 : 1;
-    return a->order < b->order ? -1 : a->order > b->order;
-}
+MP_ORDER(by_time, struct mp_kineto_memory, MP_RISING(ns) ?: MP_RISING(order))
 
 /* The GPU's own events repeat the names of regions, with the device's number as their process. */
 static void drop_other_processes(struct mp_kineto *kineto)

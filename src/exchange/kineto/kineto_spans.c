@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/buffer.h"
+#include "base/order.h"
 #include "base/search.h"
 #include "exchange/kineto/kineto_parts.h"
 
@@ -92,14 +93,8 @@ static void on_span(void *context, const struct mp_kineto_event *event)
     mp_vec_add(&finder->spans, span);
 }
 
-static int by_thread_then_nesting(const void *left, const void *right)
-{
-    const struct span *a = left, *b = right;
-    if (a->thread != b->thread) return a->thread < b->thread ? -1 : 1;
-    if (a->start_ns != b->start_ns) return a->start_ns < b->start_ns ? -1 : 1;
-    if (a->end_ns != b->end_ns) return a->end_ns > b->end_ns ? -1 : 1;
-    return a->order < b->order ? -1 : a->order > b->order;
-}
+MP_ORDER(by_thread_then_nesting, struct span,
+         MP_RISING(thread) ?: MP_RISING(start_ns) ?: MP_FALLING(end_ns) ?: MP_RISING(order))
 
 /* Makes a frame from "train.py(12): main": file, line, function. A text of another form is a function without file and
  * line. An object's address in the text is left out, since it differs in the next run. */

@@ -8,6 +8,7 @@
 #include "analysis/sites/placement.h"
 #include "base/map.h"
 #include "base/memory.h"
+#include "base/order.h"
 #include "base/search.h"
 #include "base/words.h"
 #include "exchange/pytorch/pytorch_layout.h"
@@ -203,13 +204,7 @@ static void put_alloc(struct writer *writer, const struct mp_pytorch_life *life,
                  writer->model->events.time_ns[event], life->block, said, annotated_alone ? 0 : count);
 }
 
-static int by_time_then_event(const void *left, const void *right)
-{
-    const struct annotation *a = left, *b = right;
-    if (a->time_ns != b->time_ns) return a->time_ns < b->time_ns ? -1 : 1;
-    if (a->from != b->from) return a->from < b->from ? -1 : 1;
-    return a->said < b->said ? -1 : a->said > b->said;
-}
+MP_ORDER(by_time_then_event, struct annotation, MP_RISING(time_ns) ?: MP_RISING(from) ?: MP_RISING(said))
 
 /* Collects the texts that become entries of their own. Each gets a time within its block's life. */
 static void find_annotations(struct writer *writer, const struct mp_pytorch_lives *lives)

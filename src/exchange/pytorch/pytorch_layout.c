@@ -4,6 +4,7 @@
 
 #include "base/map.h"
 #include "base/memory.h"
+#include "base/order.h"
 #include "base/search.h"
 #include "format/events.h"
 
@@ -162,13 +163,7 @@ static void follow_places(const struct mp_model *model, uint16_t track, struct p
     rewind_lives(lives);
 }
 
-static int by_address(const void *left, const void *right, void *lives)
-{
-    const struct mp_pytorch_life *all = lives;
-    uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
-    if (all[a].address != all[b].address) return all[a].address < all[b].address ? -1 : 1;
-    return a < b ? -1 : a > b;
-}
+MP_ORDER_OF_INDICES(by_address, struct mp_pytorch_life, MP_RISING(address) ?: MP_COMPARE(a, b))
 
 static void sort_by_address(uint32_t *indices, size_t count, const struct mp_pytorch_lives *lives)
 {

@@ -6,6 +6,7 @@
 
 #include "base/map.h"
 #include "base/memory.h"
+#include "base/order.h"
 #include "base/words.h"
 #include "exchange/common/import_tables.h"
 #include "model/builder.h"
@@ -29,13 +30,7 @@ struct layout {
     struct mp_pytorch_marks *marks;
 };
 
-static int by_time(const void *left, const void *right)
-{
-    const struct mp_pytorch_annotation *a = *(const struct mp_pytorch_annotation *const *)left,
-                                       *b = *(const struct mp_pytorch_annotation *const *)right;
-    if (a->time_us != b->time_us) return a->time_us < b->time_us ? -1 : 1;
-    return a < b ? -1 : a > b;
-}
+MP_ORDER_OF_POINTERS(by_time, struct mp_pytorch_annotation, MP_RISING(time_us) ?: MP_COMPARE(a, b))
 
 /* An end closes the last begun span of its name. An end without a start is skipped. */
 static void pair_up(const struct mp_pytorch_annotation *const *sorted, size_t count, int64_t start_us,
@@ -58,12 +53,7 @@ static void pair_up(const struct mp_pytorch_annotation *const *sorted, size_t co
     mp_map_free(&open);
 }
 
-static int by_start_longest_first(const void *left, const void *right)
-{
-    const struct span *a = left, *b = right;
-    if (a->start != b->start) return a->start < b->start ? -1 : 1;
-    return a->end > b->end ? -1 : a->end < b->end;
-}
+MP_ORDER(by_start_longest_first, struct span, MP_RISING(start) ?: MP_FALLING(end))
 
 static void put_mark(struct layout *layout, uint32_t lane, int64_t time_us, uint32_t name, unsigned type)
 {
@@ -117,13 +107,7 @@ static void lay_all(const struct mp_pytorch_records *records, int64_t start_us, 
         close_spans(layout, lane, OPEN);
 }
 
-static int by_time_lane_order(const void *left, const void *right)
-{
-    const struct mp_pytorch_mark *a = left, *b = right;
-    if (a->time_us != b->time_us) return a->time_us < b->time_us ? -1 : 1;
-    if (a->lane != b->lane) return a->lane < b->lane ? -1 : 1;
-    return a->order < b->order ? -1 : a->order > b->order;
-}
+MP_ORDER(by_time_lane_order, struct mp_pytorch_mark, MP_RISING(time_us) ?: MP_RISING(lane) ?: MP_RISING(order))
 
 /* Regions that ended before start_us are left out; regions open then begin there. */
 static void make_marks(struct mp_pytorch_records *records, int64_t start_us, struct mp_pytorch_marks *marks)

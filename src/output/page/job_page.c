@@ -6,6 +6,7 @@
 #include "analysis/leaks/leaks.h"
 #include "base/intern.h"
 #include "base/memory.h"
+#include "base/order.h"
 #include "base/units.h"
 #include "base/varint.h"
 #include "output/form/html.h"
@@ -202,13 +203,7 @@ static void put_notes(struct facts *f)
 
 /* ---- sites ------------------------------------------------------------------------------------------------------ */
 
-static int by_bytes(const void *left, const void *right)
-{
-    const struct mp_job_site *a = *(const struct mp_job_site *const *)left,
-                             *b = *(const struct mp_job_site *const *)right;
-    if (a->bytes != b->bytes) return a->bytes > b->bytes ? -1 : 1;
-    return a < b ? -1 : a > b;
-}
+MP_ORDER_OF_POINTERS(by_bytes, struct mp_job_site, MP_FALLING(bytes) ?: MP_COMPARE(a, b))
 
 static void put_site(struct facts *f, const struct mp_job_site *site)
 {

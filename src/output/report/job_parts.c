@@ -4,6 +4,7 @@
 #include "analysis/leaks/leaks.h"
 #include "base/member.h"
 #include "base/memory.h"
+#include "base/order.h"
 #include "base/units.h"
 #include "output/report/columns.h"
 #include "output/report/job.h"
@@ -231,13 +232,7 @@ struct chosen_sites {
     uint64_t bytes; /* sum over all sites */
 };
 
-static int by_bytes(const void *left, const void *right)
-{
-    const struct mp_job_site *a = *(const struct mp_job_site *const *)left;
-    const struct mp_job_site *b = *(const struct mp_job_site *const *)right;
-    if (a->bytes != b->bytes) return a->bytes > b->bytes ? -1 : 1;
-    return a < b ? -1 : a > b;
-}
+MP_ORDER_OF_POINTERS(by_bytes, struct mp_job_site, MP_FALLING(bytes) ?: MP_COMPARE(a, b))
 
 /* Chooses the sites of a sense; for people only those on the first group's kind of track. The caller frees `at`. */
 static struct chosen_sites choose_sites(const struct mp_job_view *job, enum mp_job_sense sense, bool one_kind)

@@ -3,6 +3,7 @@
 
 #include "analysis/device/samples.h"
 #include "base/memory.h"
+#include "base/order.h"
 #include "output/form/plot.h"
 #include "output/report/advise.h"
 #include "output/report/categories.h"
@@ -216,11 +217,7 @@ static void put_leaks(struct mp_text *text, const struct mp_model *model, const 
     put_top_sites(text, model, &lasting, view, true);
 }
 
-static int ascending(const void *left, const void *right)
-{
-    int64_t a = *(const int64_t *)left, b = *(const int64_t *)right;
-    return a < b ? -1 : a > b;
-}
+MP_ORDER(ascending, int64_t, MP_COMPARE(*a, *b))
 
 /* The median of the bytes that steps leave behind. A mean would be distorted by a warm-up step, or by the tear-down in
  * the last step. */

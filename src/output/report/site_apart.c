@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/order.h"
 #include "model/track.h"
 #include "output/report/frame_choice.h"
 #include "output/report/sites.h"
@@ -84,14 +85,7 @@ struct like {
     uint16_t track;
 };
 
-static int by_text(const void *a, const void *b)
-{
-    const struct like *one = a, *other = b;
-    if (one->text != other->text) return one->text < other->text ? -1 : 1;
-    if (one->track != other->track) return one->track < other->track ? -1 : 1;
-    if (one->first_block != other->first_block) return one->first_block < other->first_block ? -1 : 1;
-    return one->row < other->row ? -1 : one->row > other->row;
-}
+MP_ORDER(by_text, struct like, MP_RISING(text) ?: MP_RISING(track) ?: MP_RISING(first_block) ?: MP_RISING(row))
 
 /* Finds the first block of each row's stack. Blocks are in order of allocation. */
 static void find_first_blocks(const struct table *table, struct like *likes, size_t count)
