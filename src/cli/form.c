@@ -61,7 +61,7 @@ static const struct {
     {"compare", {mp_compare_columns, mp_compared_columns}, {mp_job_compare_columns, mp_compared_job_columns}},
     {"advise", {mp_change_columns}, {NULL}},
     {"holders", {mp_holders_columns}, {NULL}},
-    {"frag", {mp_segment_columns, mp_pin_columns}, {NULL}},
+    {"frag", {mp_segment_columns, mp_stream_columns, mp_pin_columns}, {NULL}},
     {"info", {mp_track_columns, mp_device_columns, mp_sample_columns}, {mp_process_columns}},
 };
 

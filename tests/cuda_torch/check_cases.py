@@ -136,6 +136,38 @@ torch.cuda.empty_cache()
         frag = harness.answer("frag", run.path, "--track", "cuda:0/torch")
         self.assertEqual((frag["moment"], frag["reserved_bytes"]), ("peak", 20 * bed.MIB))  # nothing is left to show
 
+    def test_streams_keep_their_segments(self):
+        """Two side streams keep what they made; the sum by stream, the line, and what one stream really reserves."""
+        program = BEGIN + """
+def prefetch(stream):
+    with torch.cuda.stream(stream):
+        return tensor(30 * MIB)  # the line
+for number in range(2):
+    left = prefetch(SIDE)
+    del left
+kept = tensor(5 * MIB)
+more = tensor(28 * MIB)
+"""
+        one = self.execute(program.replace("SIDE", "torch.cuda.current_stream()"))
+        alone = harness.memprof("frag", one.path, "--track", "cuda:0/torch").stdout
+        self.assertNotIn("STREAMS", alone)
+        several = self.execute(program.replace("SIDE", "torch.cuda.Stream()"))
+        line = several.path.with_name("program.py").read_text().split("# the line")[0].count("\n") + 1
+        frag = harness.answer("frag", several.path, "--track", "cuda:0/torch")
+        segments = several.truth["devices"][0]["segments"]
+        for row in frag["streams"]:
+            mine = [each for each in segments if each["stream"] == row["stream"]]
+            self.assertEqual((row["segments"], row["reserved_bytes"], row["free_bytes"]),
+                             (len(mine), sum(each["total_size"] for each in mine),
+                              sum(each["total_size"] - each["active_size"] for each in mine)))
+        self.assertEqual([row["free_bytes"] // bed.MIB for row in frag["streams"]][:2], [30, 30])
+        self.assertEqual(frag["one_stream_reserved_peak_bytes"],
+                         one.truth["devices"][0]["stats"]["reserved_bytes.all.peak"])
+        self.assertEqual(frag["streams_reserved_peak_bytes"],
+                         several.truth["devices"][0]["stats"]["reserved_bytes.all.peak"])
+        text = harness.memprof("frag", several.path, "--track", "cuda:0/torch").stdout
+        self.assertIn(f"program.py:{line} prefetch", text.split("STREAMS")[1].split("replayed")[0])
+
     def test_emptied_and_replayed(self):
         program = BEGIN + """
 kept = tensor(500 * MIB)

@@ -400,8 +400,11 @@ enum mp_status mp_frag_find(const struct mp_model *model, const struct mp_frag_q
     if (mp_model_sample_of(model, query->track))
         return mp_fail(error, MP_UNSUPPORTED,
                        "the recording has a sample of its blocks (--sample): what lies between them is not known");
+    struct mp_placements placements;
+    mp_placements_find(model, &placements);
     frag->oom.event = find_oom(model, query);
-    bool untraced = query->replay || frag->oom.event != MP_NONE;
+    bool untraced =
+        query->replay || frag->oom.event != MP_NONE || mp_frag_has_streams(model, &placements, query->track);
     mp_torch_history_make(model, query->track, untraced, &history);
     find_moment(model, query, &history, frag);
     if (frag->oom.event != MP_NONE)
@@ -417,6 +420,8 @@ enum mp_status mp_frag_find(const struct mp_model *model, const struct mp_frag_q
     enum mp_status status = MP_OK;
     if (frag->oom.event != MP_NONE) status = frag_judge_oom(model, &history, frag, error);
     if (!status) status = find_replay(model, query, &history, frag, error);
+    if (!status && frag->known) mp_frag_find_streams(model, &placements, &history, frag);
+    mp_placements_free(&placements);
     mp_torch_history_free(&history);
     if (status) mp_frag_free(frag);
     return status;
@@ -428,6 +433,7 @@ void mp_frag_free(struct mp_frag *frag)
         mp_sites_free(&frag->pins.at[i].sites);
     mp_vec_free(&frag->pins);
     mp_vec_free(&frag->segments);
+    mp_vec_free(&frag->streams);
     mp_vec_free(&frag->oom.would_fit);
     mp_torch_moment_free(&frag->layout.moment);
     free(frag->replay.settings);

@@ -41,6 +41,14 @@ struct mp_frag_pin {
     struct mp_sites sites;
 };
 
+/* The segments of one stream in one pool, which no other stream or pool may use. */
+struct mp_frag_stream {
+    uint64_t stream, pool; /* as in struct mp_frag_segment */
+    uint64_t segments, reserved, free_bytes;
+    uint64_t made_bytes; /* of the segments whose largest block `stack` made, most among the stream's stacks */
+    uint32_t stack;      /* 0: unknown */
+};
+
 struct mp_frag_oom {
     uint32_t event; /* the last in the window; MP_NONE: none */
     uint64_t ns;
@@ -82,6 +90,9 @@ struct mp_frag {
     uint64_t unusable;                       /* free bytes in holes smaller than `wanted` */
     MP_VEC(struct mp_frag_segment) segments; /* by address */
     MP_VEC(struct mp_frag_pin) pins;         /* most free bytes first */
+    MP_VEC(struct mp_frag_stream) streams;   /* most free bytes first */
+    uint64_t streams_peak, one_stream_peak;  /* reserved at most in replays: as recorded, and with all requests on one
+                                              * stream; both 0: the recording knows one stream */
     struct mp_frag_oom oom;
     struct mp_frag_replay replay;
 };
@@ -90,5 +101,10 @@ struct mp_frag {
 enum mp_status mp_frag_find(const struct mp_model *model, const struct mp_frag_query *query, struct mp_frag *frag,
                             struct mp_error *error);
 void mp_frag_free(struct mp_frag *frag);
+/* frag_streams.c, for frag.c: fills streams and the two peaks, and leaves the history's steps on one stream. */
+void mp_frag_find_streams(const struct mp_model *model, const struct mp_placements *placements,
+                          struct mp_torch_history *history, struct mp_frag *frag);
+/* True if blocks of the track are known to be of several streams. */
+bool mp_frag_has_streams(const struct mp_model *model, const struct mp_placements *placements, uint16_t track);
 /* NULL: unknown. */
 const char *mp_oom_cause_name(enum mp_oom_cause cause);

@@ -73,6 +73,24 @@ const struct mp_column mp_pin_columns[] = {
     {NULL},
 };
 
+static void get_stream_pool(struct mp_value *value, const void *of, const void *row)
+{
+    const struct mp_frag_stream *stream = row;
+    get_pool(value, of, &(const struct mp_frag_segment){.pool = stream->pool});
+}
+
+#define STREAM(member) MP_MEMBER(struct mp_frag_stream, member)
+
+const struct mp_column mp_stream_columns[] = {
+    {"free", "free_bytes", MP_BYTES, STREAM(free_bytes), .style = MP_BOLD},
+    {"reserved", "reserved_bytes", MP_BYTES, STREAM(reserved)},
+    {"segments", "segments", MP_COUNT, STREAM(segments)},
+    {"stream", "stream", MP_COUNT, STREAM(stream)},
+    {"pool", "pool", MP_NAME, .get = get_stream_pool},
+    {"site", "stack", MP_SITE, STREAM(stack)},
+    {NULL},
+};
+
 /* ---- JSON ------------------------------------------------------------------------------------------------------- */
 
 static void put_would_fit(struct mp_json *json, const char *key, const void *of, const void *row)
@@ -147,7 +165,8 @@ static const struct mp_column replay_members[] = {
 static void held_json(struct mp_json *json, const struct mp_model *model, const struct mp_frag *frag)
 {
     static const char *const absent[] = {"reserved_bytes",     "pending_bytes",  "free_bytes", "whole_free_bytes",
-                                         "largest_free_bytes", "unusable_ratio", "segments",   "pins"};
+                                         "largest_free_bytes", "unusable_ratio", "segments",   "pins",
+                                         "streams"};
     mp_json_number(json, "allocated_bytes", frag->allocated);
     for (size_t i = 0; !frag->known && i < sizeof absent / sizeof *absent; i++)
         mp_json_null(json, absent[i]);
@@ -160,6 +179,9 @@ static void held_json(struct mp_json *json, const struct mp_model *model, const 
     mp_json_share(json, "unusable_ratio", frag->unusable, frag->free_bytes);
     mp_rows_json(json, "segments", &MP_ROWS(mp_segment_columns, frag->segments.at, frag->segments.count));
     mp_rows_json(json, "pins", &MP_ROWS(mp_pin_columns, frag->pins.at, frag->pins.count, .of = model));
+    mp_rows_json(json, "streams", &MP_ROWS(mp_stream_columns, frag->streams.at, frag->streams.count, .model = model));
+    if (frag->streams_peak) mp_json_number(json, "streams_reserved_peak_bytes", frag->streams_peak);
+    if (frag->streams_peak) mp_json_number(json, "one_stream_reserved_peak_bytes", frag->one_stream_peak);
 }
 
 void mp_frag_json(struct mp_json *json, const char *key, const struct mp_model *model, const struct mp_frag *frag)
@@ -302,6 +324,22 @@ static void put_pins(struct mp_text *text, const struct mp_model *model, const s
                                 .not_apart = true));
 }
 
+/* Streams and private pools, if there are several, and what one stream would have reserved. */
+static void put_streams(struct mp_text *text, const struct mp_model *model, const struct mp_frag *frag,
+                        const struct mp_view *view)
+{
+    size_t shown = mp_shown(frag->streams.count, view->limit);
+    if (frag->streams.count < 2) return;
+    mp_heading(text, "STREAMS");
+    mp_say(text, "  no stream or private pool may use another's segments; most free first\n");
+    mp_rows_text(text, &MP_ROWS(mp_stream_columns, frag->streams.at, shown, .model = model, .not_apart = true));
+    mp_say_more(text, frag->streams.count - shown, view->limit);
+    if (frag->one_stream_peak < frag->streams_peak)
+        mp_say(text, "  on one stream the program would have reserved %s at most instead of %s (replayed); or call "
+                     "torch.cuda.empty_cache() once a stream's work is over\n",
+               mp_bytes(frag->one_stream_peak), mp_bytes(frag->streams_peak));
+}
+
 /* Writes the table of segments in documents, and in text if the user chose its columns. */
 static void put_segments(struct mp_text *text, const struct mp_frag *frag, const struct mp_view *view)
 {
@@ -370,6 +408,7 @@ void mp_frag_text(struct mp_text *text, const struct mp_model *model, const stru
     put_oom(text, model, frag);
     put_replay(text, &frag->replay);
     if (mp_is_csv(text)) put_segments(text, frag, view);
+    if (frag->known) put_streams(text, model, frag, view);
     if (frag->known) put_pins(text, model, frag, view);
     if (frag->known) put_segments(text, frag, view);
     if (frag->known && frag->layout.source == MP_LAYOUT_PLACED)
