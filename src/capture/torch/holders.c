@@ -14,9 +14,12 @@
 
 #define FIRST_STEPS    8 /* a leak does not show in fewer steps */
 #define ASKED_EVERY_NS (100 * MP_NS_PER_MS)
+#define FIRST_BLOCKS   32
+#define REST           2 /* looks at blocks that double take at most a third of the time */
 
 static struct mp_asker asker;
 static _Atomic uint32_t steps, ooms;
+static _Atomic int64_t blocks, next_blocks = FIRST_BLOCKS;
 
 _Atomic uint32_t mp_holders_taken;
 atomic_bool mp_holders_wanted;
@@ -161,6 +164,28 @@ void mp_holders_step(void)
     if (!mp_session_recording()) return;
     if (mp_session.config.holders && is_time(&steps, FIRST_STEPS)) atomic_store(&mp_holders_wanted, true);
     mp_holders_pass_by(true);
+}
+
+/* Another thread may free the blocks before the main thread next runs Python, so a main thread that waits is woken. */
+static void wake_main_thread(void)
+{
+    int process = (int)mp_syscall(SYS_getpid);
+    if (atomic_load(&mp_session.look_wakes) && (int)mp_syscall(SYS_gettid) != process)
+        (void)mp_syscall(SYS_tgkill, process, process, SIGURG);
+}
+
+void mp_holders_count(int change)
+{
+    static _Atomic uint64_t not_before;
+    int64_t now = atomic_fetch_add_explicit(&blocks, change, memory_order_relaxed) + change;
+    if (now < atomic_load_explicit(&next_blocks, memory_order_relaxed) || atomic_load(&steps)) return;
+    uint64_t time = mp_clock_monotonic_ns(), begin = atomic_load(&not_before);
+    uint64_t end = time + (1 + REST) * mp_session.config.holders_ms * MP_NS_PER_MS;
+    if (time < begin || !atomic_compare_exchange_strong(&not_before, &begin, end)) return;
+    atomic_store(&next_blocks, 2 * now);
+    atomic_store(&mp_holders_wanted, true);
+    mp_holders_pass_by(false);
+    wake_main_thread();
 }
 
 void mp_holders_oom(void)

@@ -66,6 +66,9 @@ void mp_holders_wakes(int yes);
 
 /* Called at a step event of the program. With --holders a look is due after 8, 16, 32, ... steps. */
 void mp_holders_step(void);
+/* Called with --holders when a tensor's block appears (1) or goes (-1), in a hook. In a program without marked steps a
+ * look is due when 32 blocks live, and whenever the number has doubled. */
+void mp_holders_count(int change);
 /* Called when an allocator is out of memory. A look is due after 1, 2, 4, 8, ... such events. In a hook. */
 void mp_holders_oom(void);
 

@@ -140,13 +140,12 @@ void mp_doorbell_close(struct mp_doorbell *doorbell);
 
 struct mp_suspicion {
     uint32_t next_step;                 /* step at which the next judgement is due */
-    uint64_t blocks, grown_ns;          /* number of PyTorch's live blocks when it last had doubled, and the time */
     pid_t child;                        /* the child that judges now; 0: none */
     struct mp_suspects *shared;         /* with the child */
     uint32_t known[MP_SUSPECTS], count; /* stacks suspected so far */
 };
 
-/* True: a new site is suspected, or, in programs without marked steps, PyTorch's live blocks have doubled. */
+/* True: a new site is suspected. */
 bool mp_suspicion_round(struct mp_suspicion *suspicion, struct mp_recording *recording);
 void mp_suspicion_free(struct mp_suspicion *suspicion);
 

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "analysis/leaks/leaks.h"
-#include "base/clock.h"
 #include "base/memory.h"
 #include "collect/recording/recording_parts.h"
 #include "model/model.h"
@@ -77,28 +76,10 @@ static bool accuses_more(struct mp_suspicion *suspicion)
     return suspicion->count > before;
 }
 
-/* A look is due each time that the number doubles, so rarely: a look takes as much time as the budget allows. */
-#define GROWN_LEAST    32
-#define GROWN_EVERY_NS (2 * MP_NS_PER_SECOND)
-
-static bool has_doubled(struct mp_suspicion *suspicion, const struct mp_recording *recording)
-{
-    const struct mp_ledger *ledger = &recording->state.ledger;
-    uint64_t blocks = 0, now = mp_clock_monotonic_ns();
-    for (size_t i = 0; i < ledger->tracks.count; i++)
-        if (mp_recording_has_layer(recording, (uint16_t)i, MP_LAYER_TORCH)) blocks += ledger->tracks.at[i].blocks;
-    if (blocks < GROWN_LEAST || blocks < 2 * suspicion->blocks || now - suspicion->grown_ns < GROWN_EVERY_NS)
-        return false;
-    suspicion->blocks = blocks;
-    suspicion->grown_ns = now;
-    return true;
-}
-
 bool mp_suspicion_round(struct mp_suspicion *suspicion, struct mp_recording *recording)
 {
     uint32_t steps = recording->lives.steps;
     if (!recording->config.holders || recording->failed) return false;
-    if (has_doubled(suspicion, recording)) return true;
     if (suspicion->child) {
         if (!waitpid(suspicion->child, NULL, WNOHANG)) return false;
         suspicion->child = 0;
