@@ -75,7 +75,7 @@ struct memprof_api_v1 {
     void (*aside)(int kind, const char *text); /* a text that goes into the file unchanged; kind: enum mp_aside_kind */
     /* Reports holders of storages that a look of the shim found. `addresses`: the storages; `kind`: enum mp_holder_kind
      * (src/base/words.h); `path`: the names that lead to the holder; `file` and `line`: where the line that fills it
-     * stands. `count` 0 ends the look: `certain` says whether it saw everything; if not, `path` says what it left
+     * stands. `count` 0 ends the look: `certain`: true if the look saw everything; if not, `path` says what it left
      * out. */
     void (*holder)(const uint64_t *addresses, size_t count, int kind, int certain, const char *path, const char *file,
                    unsigned line);
@@ -117,7 +117,7 @@ MEMPROF_INLINE_ int memprof_active(void)
     return api ? api->active() : 0;
 }
 
-/* Begin and end recording. Outside, live bytes are still followed, so that counts inside stay right. */
+/* Begin and end recording. Outside, memprof still follows live bytes, so that counts inside stay right. */
 MEMPROF_INLINE_ void memprof_start(void)
 {
     MEMPROF_CALL_(start);
@@ -154,7 +154,7 @@ MEMPROF_INLINE_ uint32_t memprof_pool(const char *name, int device)
     const struct memprof_api_v1 *api = memprof_api_();
     return api ? api->pool(name, device) : 0;
 }
-/* Call alloc after your allocator has handed the block out, and free before it takes the block back. Otherwise another
+/* Call alloc after your allocator has returned the block, and free before it takes the block back. Otherwise another
  * thread may seem to get a block that is still live. */
 MEMPROF_INLINE_ void memprof_alloc(uint32_t pool, const void *ptr, size_t bytes)
 {
@@ -182,7 +182,7 @@ MEMPROF_INLINE_ int memprof_stats(const char *track, struct memprof_stats *stats
     const struct memprof_api_v1 *api = memprof_api_();
     return api ? api->stats(track, stats) : -1;
 }
-/* The peak that memprof_stats() returns starts anew from the present live bytes. `track` NULL: on every track. */
+/* Begins the peak that memprof_stats() returns anew, at the present live bytes. `track` NULL: on every track. */
 MEMPROF_INLINE_ void memprof_reset_peak(const char *track)
 {
     MEMPROF_CALL_(reset_peak, track);

@@ -19,8 +19,8 @@ struct mp_map {
 
 /* The value of key, or NULL. */
 uint64_t *mp_map_find(const struct mp_map *map, uint64_t key);
-/* The value of key, inserted as 0 if it was absent; *added says whether it was (`added` may be NULL). NULL if memory is
- * short. */
+/* The value of key, inserted as 0 if it was absent. *added: true if it was inserted (`added` may be NULL). NULL if
+ * memory is short. */
 uint64_t *mp_map_insert(struct mp_map *map, uint64_t key, bool *added);
 /* The same, never NULL: a lack of memory ends the program through base/memory.h. */
 uint64_t *mp_map_at(struct mp_map *map, uint64_t key, bool *added) __attribute__((returns_nonnull));

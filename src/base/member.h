@@ -54,11 +54,11 @@ void mp_member_text(char to[MP_MEMBER_TEXT], const char *text, size_t length);
 #define MP_MEMBER_COUNTED (MP_MEMBER_TEXT + 48)
 const char *mp_member_counted(char to[MP_MEMBER_COUNTED], uint64_t count, const char *role);
 
-/* A cleaned copy of a member in shared memory, which its program may have overwritten. */
+/* A cleaned copy of a member in shared memory, as its program may have overwritten it. */
 struct mp_member mp_member_copy(const struct mp_member *from);
 
 /* True if the two have the same rank of the same job: one of them may have inherited the other's environment. */
 bool mp_member_same_rank(const struct mp_member *a, const struct mp_member *b);
 
-/* True if the process works for another one, by one of the roles above, and so is not the rank itself. */
+/* True if the process works for another one, by one of the roles above, so it is not the rank itself. */
 bool mp_member_is_helper(const struct mp_member *member);

@@ -33,5 +33,5 @@ mp_memory_hook *mp_memory_on_lack(mp_memory_hook *hook); /* sets the hook; retur
 bool mp_memory_can_end(void);
 
 /* Calls run(context). False if it ran out of memory. Everything that it had allocated is then lost, and the caller must
- * not look at anything that it was building. */
+ * not use what it was making. */
 bool mp_memory_try(void (*run)(void *context), void *context);

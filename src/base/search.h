@@ -3,7 +3,7 @@
 
 #include <stddef.h>
 
-/* The number of entries, of `count`, that come before the one sought. `is_before` is an expression of an entry's index
+/* The number of entries, of `count`, that come before the wanted one. `is_before` is an expression of an entry's index
  * `i`: true up to some entry, false from there on. */
 #define MP_COUNT_BEFORE(count, i, is_before)                                                                           \
     ({                                                                                                                 \

@@ -11,7 +11,7 @@
  *     calls of a function of the user's (--step-at). Of several functions of that name the first one called counts
  *
  * The steps of a recording are those of the strongest kind that it has. The first step of a stronger kind therefore
- * makes all steps counted before void. Pure; one thread at a time.
+ * cancels all steps counted before. Pure; one thread at a time.
  */
 #pragma once
 
@@ -45,7 +45,7 @@ struct mp_step_rule {
     struct {
         uint32_t number; /* of the function's name */
         uint64_t calls;
-    } functions[MP_STEP_FUNCTIONS]; /* those called so far, in order; after the last one `calls` is 0 */
+    } functions[MP_STEP_FUNCTIONS]; /* the functions called so far, in order; after the last one, `calls` is 0 */
     enum mp_step_kind range;       /* the kind that regions count as: MP_STEP_OF_RANGE if the user gave an expression */
     enum mp_step_kind weakest;     /* weaker kinds begin no steps */
     enum mp_step_kind kind;        /* the strongest kind so far */
@@ -70,7 +70,7 @@ bool mp_step_rule_take(struct mp_step_rule *rule, unsigned type, uint32_t number
 /* The number of steps that have begun, `before` included. An optimizer's first step began before its first event, so it
  * counts, too. */
 uint64_t mp_step_rule_steps(const struct mp_step_rule *rule);
-/* From now on only the kinds that the user asked for (--step-at, --step-range) begin steps, even if no such event ever
+/* From now on, only the kinds that the user asked for (--step-at, --step-range) begin steps, even if no such event
  * comes. */
 void mp_step_rule_only_asked(struct mp_step_rule *rule);
 void mp_step_rule_close(struct mp_step_rule *rule);

@@ -151,7 +151,7 @@ enum mp_device_type { MP_DEVICE_CPU = 0, MP_DEVICE_CUDA = 1 };
 #define MP_NONE          UINT32_MAX /* no event, no block, no step */
 #define MP_BYTES_UNKNOWN UINT64_MAX
 
-#define MP_DEVICES_MAX 1024 /* more than a machine has; what others wrote of more is refused */
+#define MP_DEVICES_MAX 1024 /* more than any machine has; files with more are refused */
 
 /* The words themselves ("alloc", "torch", "device", ...); "?" for an unknown number. */
 const char *mp_event_type_name(unsigned type);

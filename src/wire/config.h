@@ -30,7 +30,7 @@ struct mp_record_config {
     bool libunwind; /* walks native stacks, in place of memprof's own rules */
     bool torch, cpu_tensors;
     bool cupti, hooks;   /* how the driver's calls are seen: CUPTI if it is free, else hooks */
-    bool cpu_throughout; /* false: CPU tensors only until a block on another device is seen */
+    bool cpu_throughout; /* false: CPU tensors are recorded only until a block on another device comes */
     bool wait_when_full;
     bool follow;           /* children and exec'ed programs too */
     bool attached;         /* memprof attached to a running program: earlier blocks are not recorded */
@@ -57,7 +57,7 @@ struct mp_record_config {
 #define MP_PYTHON_MINOR_LAST  15
 
 #define MP_HOLDERS_MS      200
-#define MP_HOLDERS_MS_MOST 2000 /* the most that --budget may say; the default after a suspected leak */
+#define MP_HOLDERS_MS_MOST 2000 /* the highest value for --budget; the default after a suspected leak */
 
 #define MP_HOST_MEAN (512u << 10) /* as jemalloc and tcmalloc sample by default */
 
@@ -84,15 +84,15 @@ struct mp_greeting_answer {
     int64_t clock_shift_ns; /* to be added to the process's clock, which differs in a time namespace */
 };
 
-/* A process that cannot be recorded leaves a folder, which needs no descriptor. It is named after the socket, this
- * suffix, and three numbers with a dot behind each: its errno, its pid, and the pid of the nearest process above it in
- * whose memory the recorder was at work (0: none). The process's name ends it, with MP_PROCESS_NAME letters at most. */
+/* A process that cannot be recorded leaves a folder, because a folder needs no descriptor. Its name is the socket's,
+ * this suffix, and three numbers, each with a dot behind it: its errno, its pid, and the pid of the nearest ancestor
+ * with a recorder in its memory (0: none). The process's name follows, with at most MP_PROCESS_NAME letters. */
 #define MP_REFUSED_SUFFIX ".refused."
 #define MP_REFUSED_FORM   "%03d.%010u.%010u."
 #define MP_PROCESS_NAME   16
 
-/* A forked child may be unable to make even that folder, as one of another user or in another root. It then fills a row
- * of the doorbell, which it has mapped from its parent. */
+/* A forked child may be unable to make even that folder, for instance as another user or in another root. It then fills
+ * a row in the doorbell, a page that it has from its parent. */
 struct mp_unreached {
     _Atomic uint32_t pid; /* written last; 0: the row is not filled yet */
     uint32_t above;

@@ -28,7 +28,7 @@ enum mp_record_type {
 };
 
 /* One reading of PyTorch's own history and segments: any number of records of the first three kinds, then one of the
- * last kind. `track` is the allocator's, except in the last one. */
+ * last kind. `track` is the allocator's, except in the last record. */
 enum mp_reading_kind {
     MP_READING_ALLOC = 1,   /* at `moment_ns`, `bytes` were requested and `address` was returned; stream and pool as in
                              * the next kind */

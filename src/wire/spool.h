@@ -38,15 +38,20 @@
 #define MP_SPOOL_NOTE_TEXT    256
 
 /* A thread's ring. Sequence numbers count records since the ring was made and never wrap: record n lies at index n %
- * MP_RING_RECORDS. Records in [tail, head) are handed over and not yet in the file. */
-enum mp_ring_state { MP_RING_FREE = 0, MP_RING_OWNED = 1, MP_RING_RETIRED = 2 /* its thread ended; may be emptied */ };
+ * MP_RING_RECORDS. Records in [tail, head) are published, but not yet in the file. */
+enum mp_ring_state {
+    MP_RING_FREE = 0,
+    MP_RING_OWNED = 1,
+    MP_RING_RETIRED = 2 /* its thread has ended; the ring may be
+                         * emptied */
+};
 
 struct mp_ring {
     /* recorder */
     _Atomic uint64_t head;
     _Atomic uint64_t open_since; /* since when a hook has been running, in monotonic ns; 0: none is. Stored before the
-                                  * hook reads the clock for its record, so that no record can be older than the value
-                                  * that the collector saw here */
+                                  * hook reads the clock for its record. No record can then be older than the value that
+                                  * the collector saw here */
     _Atomic uint64_t dropped;    /* records lost because the ring was full */
     _Atomic uint32_t state;      /* enum mp_ring_state; the collector sets it back to FREE */
     uint32_t tid;
@@ -152,10 +157,10 @@ struct mp_spool_snapshot_answer {
 };
 
 /* The collector's request for a look for holders of tensors (capture/torch/torch.h). It numbers its requests of all
- * kinds; no number comes twice in a session. */
+ * kinds; no number repeats in a session. */
 struct mp_spool_look {
-    _Atomic uint32_t asked;     /* number of the request; 0: none. The collector withdraws one that was not begun in
-                                 * time */
+    _Atomic uint32_t asked;     /* number of the request; 0: none. The collector withdraws a request that was not begun
+                                 * in time */
     _Atomic uint32_t budget_ms; /* the most time that the look may take */
 };
 
@@ -183,13 +188,13 @@ struct mp_spool_header {
     _Atomic uint32_t drained;         /* futex: changes whenever a tail has moved or space was committed */
     _Atomic uint32_t rings_committed;
     char file[MP_SPOOL_TEXT];     /* path of the file in writing, set before it is made; "": none yet */
-    _Atomic uint64_t unsound;     /* impossible records: something wrote over them */
+    _Atomic uint64_t unsound;     /* impossible records: something has overwritten them */
     _Atomic uint32_t cannot_grow; /* 1: no more space can be committed now; nobody should wait for it */
     struct mp_spool_answer answer;
     struct mp_spool_snapshot_answer snapshot_answer;
     char schedule[MP_SPOOL_SCHEDULE]; /* for `memprof recover`, in the form of collect/recording/schedule.h; "": none */
-    /* One of the two belongs to the number of records that the file and the rings say were taken. The other is older,
-     * or belongs to a write that may not have finished. */
+    /* One of the two is for the number of records that the file and the rings give as taken. The other is older, or is
+     * from a write that may be incomplete. */
     struct mp_schedule_mark schedule_marks[2];
     _Alignas(64) struct mp_spool_look look; /* hooks read it, so nothing else in its cache line may change often */
 
@@ -204,11 +209,10 @@ struct mp_spool_header {
     _Atomic uint64_t dropped_no_ring;        /* no ring was free for their thread */
     _Atomic uint64_t dropped_no_track;       /* the table of tracks is full */
     _Atomic uint64_t dropped_no_memory;      /* their thread found no memory for its room, or its ring */
-    _Atomic uint64_t
-        dropped_inside; /* events that came while a hook of their thread was under way, or while it attached */
-    _Atomic uint64_t dropped_unattached; /* before the system had a descriptor or memory for attaching */
-    _Atomic uint64_t dropped_refused;    /* 1: the system refused a call, and recording ended with this event */
-    _Atomic uint64_t left_hooks;         /* hooks that the program left by a jump; the event of each is lost */
+    _Atomic uint64_t dropped_inside;         /* events that came during a hook of their thread, or during its attach */
+    _Atomic uint64_t dropped_unattached;     /* before the system had a descriptor or memory for attaching */
+    _Atomic uint64_t dropped_refused;        /* 1: the system refused a call, and recording ended with this event */
+    _Atomic uint64_t left_hooks;             /* hooks that the program left by a jump; the event of each is lost */
     _Atomic uint64_t truncated_stacks, unmatched_stacks, lost_stacks; /* lost: no room in the tables */
     _Atomic uint64_t doubtful_calls;     /* events that may have begun another call of the function of --step-at */
     _Atomic uint64_t lost_strings;       /* names for which the tables had no room */
@@ -267,5 +271,5 @@ static inline void *mp_spool_entries(void *spool, enum mp_spool_table_id table)
 /* True if this build can use the mapped header. */
 bool mp_spool_usable(const struct mp_spool_header *header);
 
-/* True while somebody will read the rings: the collector has neither died nor left, and can write the file. */
+/* True while a collector will read the rings: it has neither died nor left, and can write the file. */
 bool mp_spool_attended(const struct mp_spool_header *header);

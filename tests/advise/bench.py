@@ -1,5 +1,5 @@
-"""A training of tests/advise/programs.py, unchanged and with a change really made. memprof's prediction comes from a
-recording of the unchanged program alone, the truth from a counter that is not memprof's."""
+"""A training of tests/advise/programs.py, unchanged and with a real change. memprof predicts from a recording of the
+unchanged program alone; another counter measures."""
 import json
 import os
 import subprocess
@@ -24,14 +24,14 @@ def environment(**more):
 
 
 def change_of(advice):
-    """The change of programs.py that does what an advice says."""
+    """The change in programs.py that an advice describes."""
     if advice["pattern"] == "checkpoint":
         return f"checkpoint:{advice['module']}:{advice['modules']}"
     return MADE[advice["pattern"]]
 
 
 def measure(folder, name, habits, changes=""):
-    """The peak by the counter."""
+    """The peak by that counter."""
     out = folder / "counts.json"
     subprocess.run([PYTHON, PROGRAMS, name, habits, changes], check=True, timeout=harness.TIMEOUT, cwd=folder,
                    env=environment(LD_PRELOAD=str(COUNTER), TORCH_COUNTER_OUT=str(out)))
@@ -48,7 +48,7 @@ def record(folder, name, habits):
 
 
 def answer(path, *options):
-    """The advice in JSON, with which the text is compared."""
+    """The advice as JSON, with which the text is compared."""
     found = harness.answer("advise", path, *options)
     wrong = told.differences(found, harness.memprof("advise", path, *options).stdout)
     assert not wrong, wrong

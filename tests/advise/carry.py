@@ -1,5 +1,5 @@
-"""Runs a program with one advised change made, without an edit: carry.py CHANGE PROGRAM [ARGUMENT...]. CHANGE is the
-JSON of an advice that is about an optimizer or a module."""
+"""Runs a program with one advised change made, without an edit: carry.py CHANGE PROGRAM [ARGUMENT...]. CHANGE is an
+advice as JSON, about an optimizer or a module."""
 import functools
 import json
 import re
@@ -35,7 +35,7 @@ def has_options(optimizer, **options):
 
 
 def call_root(self, *arguments, **options):
-    """The first call of an outermost module gives its modules their checkpoints."""
+    """The first call of an outermost module wraps its modules in checkpoints."""
     global depth
     if not depth and id(self) not in called:
         called.add(id(self))

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Advice on programs that were not written for it, carried out by carry.py: the real saving is within 5 % of the
+"""Advice on programs that were not written for this test, carried out by carry.py: the real saving is within 5 % of the
 advised one."""
 import json
 import os
@@ -21,7 +21,7 @@ class Carried(harness.TestCase):
         return harness.answer("peak", path, "--track", "cpu/torch")["peak_bytes"], path
 
     def check(self, patterns, *command):
-        """`patterns`: of the advice. How many modules are worth a checkpoint depends on their measured times."""
+        """`patterns`: the advice's. The number of modules worth a checkpoint depends on their measured times."""
         before, path = self.peak(harness.SOURCE / command[0], *command[1:])
         found = [change for change in harness.answer("advise", path, "-n", "0")["changes"] if change["pattern"] in MADE]
         self.assertEqual({change["pattern"] for change in found}, patterns)
@@ -30,7 +30,7 @@ class Carried(harness.TestCase):
             self.assertTrue(bench.is_within(change["saved_bytes"], before - after, 0.05), (change, before - after))
 
     def test_a_loss_in_chunks(self):
-        """Under autocast more may be saved: whether chunks cast the head's parameters again is not known."""
+        """Under autocast more may be saved, as it is unknown whether chunks cast the head's parameters again."""
         for name, within in (("large_vocabulary", 0.02), ("mixed_decoder", 0.15)):
             rows = {row[0]: row for row in bench.compare(self.folder, name, "", "--kind", "checkpoint")}
             change, said, real, _ = rows["chunked"]

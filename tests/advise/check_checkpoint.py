@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""`memprof advise` on activation checkpointing, checked by doing it: networks on the CPU whose modules are really wrapped in
-torch.utils.checkpoint, measured by a counter that is not memprof's.
+"""`memprof advise` on activation checkpointing, checked by doing it. Modules of networks on the CPU are really wrapped
+in torch.utils.checkpoint, and another counter measures.
 """
 import os
 import sys
@@ -54,7 +54,7 @@ class Checkpointing(harness.TestCase):
         self.assertGreater(bench.measure(self.folder, "decoder", "", fewer), capacity)
 
     def test_size_tells_the_best_of_the_last_probe(self):
-        """As `report` and `advise` have it of that recording alone; not where it is not asked for."""
+        """The advice that `report` and `advise` give for that recording; none if it is not requested."""
         small = bench.record(self.folder, "decoder", "").rename(self.folder / "small.mp")
         with unittest.mock.patch.dict(os.environ, BENCH_SCALE="2"):
             path = bench.record(self.folder, "decoder", "")

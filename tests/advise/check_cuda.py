@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """`memprof advise` checked by doing it on PyTorch's real CUDA allocator, on the stand-in GPU. Predictions come from a
-recording of the unchanged program. PyTorch's own statistics measure trainings with each change really made, or the
+recording of the unchanged program. PyTorch's own statistics measure trainings with each change made, or with the
 variable set.
 """
 import os
@@ -24,7 +24,7 @@ TRAININGS = (("wide", "foreach"), ("deep", "late"), ("attention", "varies"), ("d
 
 class Advice(bed.TestCase):
     def peaks(self, name, habits, changes="", **variables):
-        """Allocated and reserved, by PyTorch."""
+        """Allocated and reserved bytes, by PyTorch."""
         run = self.execute(PROGRAM, name, habits, changes, BENCH_DEVICE="cuda", **{"BENCH_SCALE": 16, **variables})
         stats = run.truth["devices"][0]["stats"]
         return run, stats["allocated_bytes.all.peak"], stats["reserved_bytes.all.peak"]
@@ -56,8 +56,9 @@ class Advice(bed.TestCase):
             self.assertTrue(bench.is_within(said, real), (name, habits, what, said, real))
 
     def test_an_optimizer_of_one_kernel(self):
-        """Small batches and workspaces: the peak lies in the step, where lists' temporaries are. "wide" has two large parameters of
-        one size. One by one, they need as much as in lists, which are divided in place."""
+        """With small batches and workspaces, the peak is in the optimizer's step, where lists have their temporaries.
+        "wide" has two large parameters of the same size. One by one, they need as much as in lists, as lists divide in
+        place."""
         for name, wanted in (("wide", {"fused"}), ("deep", {"fused", "one_by_one"})):
             rows = [row for row in self.compare(name, "foreach", BENCH_SCALE=1 if name == "wide" else 0.01,
                                                 CUBLAS_WORKSPACE_CONFIG=":16:8")

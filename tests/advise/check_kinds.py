@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Every kind of change that `memprof advise` knows: that the manual, the manual page and the reference have it, and that the
-text of each is what its JSON has. The other tests here check each kind's saving by doing it."""
+"""Every kind of change of `memprof advise` is in the manual, the manual page and the reference, and its text agrees
+with its JSON. The other tests here check each kind's saving by making the change."""
 import os
 import re
 import sys
@@ -10,7 +10,7 @@ import bench
 import harness
 import told
 
-# By its name in JSON: what docs/manual/advise.md and the manual page say of it.
+# By the name in JSON: what docs/manual/advise.md and the manual page say about it.
 KINDS = {
     "settings": ("`PYTORCH_CUDA_ALLOC_CONF`", "settings of PyTorch's caching allocator"),
     "phase_settings": ("change settings during its run", "for one phase"),
@@ -50,7 +50,7 @@ class Kinds(harness.TestCase):
 
     @harness.unittest.skipUnless(bench.PYTHON, "no Python here has torch")
     def test_text_and_json_agree(self):
-        """The advice on a training with habits of several kinds; told.py notices wrong texts."""
+        """The advice on a training with several kinds of habits; told.py notices wrong texts."""
         path = bench.record(self.folder, "decoder", "held,late,foreach")
         options = ("-n", "0", "--track", "cpu/torch")
         found = harness.answer("advise", path, *options)
@@ -65,7 +65,7 @@ class Kinds(harness.TestCase):
                 change[key] = kept
 
     def test_kinds_that_are_gone(self):
-        """A sentence says what proves the same, before the recording is read."""
+        """Before the recording is read, a sentence says which command proves such changes."""
         for kind, instead in (("precision", "memprof compare"), ("optimizer", "--kind lifetime"), ("offload", "memprof compare"),
                               ("shard", "memprof plan"), ("cheaper", "allocator, checkpoint and lifetime")):
             refused = harness.memprof("advise", "none.mp", "--kind", f"lifetime,{kind}")

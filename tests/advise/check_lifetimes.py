@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""`memprof advise` on lifetimes, checked by doing it: trainings on the CPU, with each change really made. A counter
-that is not memprof's measures them. Predictions come from a recording of the unchanged program alone.
+"""`memprof advise` on lifetimes, checked by doing it: trainings on the CPU with each change made. Another counter
+measures them. Predictions come from a recording of the unchanged program alone.
 """
 import os
 import sys
@@ -41,15 +41,15 @@ class Lifetimes(harness.TestCase):
         self.check("transformer", "zeroed", ["zero_grad"])
 
     def test_gradients_that_the_next_backward_makes(self):
-        """The peak is in backward, where those of the blocks behind are there again."""
+        """The peak is in backward, where the later blocks exist again."""
         self.check("lumps", "zeroed", ["zero_grad"])
 
     def test_a_gradient_that_is_a_copy(self):
         self.check("sums", "zeroed", ["zero_grad"])
 
     def test_copies_by_chance(self):
-        """Random programs. Among them are a transposed last gradient after earlier frees, and a gradient whose copy
-        needs more memory."""
+        """Random programs. Cases: a transposed last gradient after earlier frees, and a gradient whose copy needs more
+        memory."""
         for seed in (0, 5, 6, 8, 13, 19):
             self.check(f"chance{seed}", "zeroed", ["zero_grad"])
 
@@ -57,7 +57,7 @@ class Lifetimes(harness.TestCase):
         self.check("deep", "held", ["del"])
 
     def test_what_the_last_step_holds(self):
-        """The peak is in an evaluation behind it."""
+        """The peak is in an evaluation after the training."""
         self.check("large_vocabulary", "held,evaluates", ["del", "half"])
 
     def test_a_graph_without_a_backward(self):
@@ -73,8 +73,9 @@ class Lifetimes(harness.TestCase):
         self.check("deep", "summed", ["backward_sooner"], 0.05)
 
     def test_nothing_is_promised_that_saves_nothing(self):
-        """Generation keeps keys and values without a graph; losses of an episode are made at its end; a graph's nodes and
-        a recurrent network's steps need one another; a list of parameters is the optimizer's, too."""
+        """No advice here. Generation keeps keys and values without a graph, losses of an episode are made at its end, a
+        graph's nodes and a recurrent network's steps need one another, and the optimizer also holds a list of
+        parameters."""
         recurrent = self.folder / "recurrent.py"
         recurrent.write_text(RECURRENT)
         tests = harness.SOURCE / "tests"

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""memprof's table of tensors that autograd's operators save for backward (src/analysis/advise/operators.c), against
-PyTorch 2.6's own formulas. They are in its derivatives.yaml, as torchgen installs it."""
+"""memprof's table of tensors that autograd's operators save for backward (src/analysis/advise/operators.c), compared
+with PyTorch 2.6's own formulas. torchgen installs them in derivatives.yaml."""
 import os
 import re
 import sys
@@ -11,13 +11,13 @@ sys.dont_write_bytecode = True
 import bed
 import harness
 
-# Text behind a tensor's name in a formula that asks for its shape or type, and saves no tensor.
+# Text after a tensor's name in a formula that asks for its shape or type, and so saves no tensor.
 SHAPE = (r"\b\w+(\.|->)(sym_)?(sizes|size|scalar_type|options|dim|numel|strides|layout|is_\w+|defined|suggest_memory_format|"
          r"device|dtype|type)\b|to_args_\w+\(\w+\)")
 
 
 def formulas(path):
-    """Each operator's tensors, results and text of the backward formula, by its name with the overload."""
+    """Each operator's tensors, results and backward formula, by its name with the overload."""
     found, entry, dispatch = {}, None, None
     for line in open(path):
         head = re.match(r"- name: ([\w.]+)\((.*)\) -> (.*)$", line)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """`memprof advise` on settings of PyTorch's allocator. Predicted reserved bytes are compared with a second, naive model
-that really runs the program under them, and with settings that people try by hand.
+that runs the program under these settings, and with settings that people try by hand.
 """
 import json
 import os
@@ -28,8 +28,8 @@ RECORDED = ({}, {}, {}, {"expandable_segments": True}, {"max_split_size": 64 * M
 
 
 class Program:
-    """A program's requests: batches of other lengths, a cache that grows, long-lived blocks between short-lived ones.
-    The same under any settings."""
+    """A program's requests: batches of different lengths, a cache that grows, long-lived blocks between short-lived
+    ones. The requests are the same under any settings."""
 
     def __init__(self, seed, calls):
         r = random.Random(seed)
@@ -68,8 +68,8 @@ FRAMES = {"load": LOAD, "train": FORWARD + LOAD, "serve": FORWARD + LOAD}
 
 
 class Phased(Program):
-    """One whose phases call for memory in buffers of many sizes (`wild`), or in sizes that come again. Training ends with what
-    an optimizer's step takes for a moment."""
+    """Requests of a program whose phases use buffers of many sizes (`wild`), or of repeated sizes. Training ends with
+    the temporary blocks of an optimizer's step."""
 
     def __init__(self, seed, phases=("load", "serve"), wild=("load",)):
         super().__init__(seed, 0)
@@ -98,7 +98,7 @@ class Phased(Program):
         self.count += 2 * count
 
     def run(self, settings, then=None, border="serve"):
-        """`then`: the settings from the beginning of that phase on."""
+        """`then`: the settings from that phase's beginning on."""
         allocator, handles = naive_allocator.Allocator(1 << 42, 1 << 43, settings), {}
         self.traced = {}
         for i, (call, key, *size) in enumerate(self.calls):
@@ -122,8 +122,8 @@ def snapshot_of_phases(program):
 
 
 def measure_phased(seed, folder, *phases):
-    """The advice for one phase, the border at which it changes, its real reserved bytes, and those at the other border;
-    None without advice."""
+    """The advice for one phase, the event at which it changes, its real reserved bytes, and those for a change at the
+    other border; None without advice."""
     program = Phased(seed, *phases)
     path = pathlib.Path(folder) / "phased.pickle"
     path.write_bytes(pickle.dumps(snapshot_of_phases(program)))
@@ -139,7 +139,7 @@ def measure_phased(seed, folder, *phases):
 
 
 def settings_of(text, recorded=None):
-    """PYTORCH_CUDA_ALLOC_CONF as the naive allocator takes it."""
+    """PYTORCH_CUDA_ALLOC_CONF in the naive allocator's form."""
     settings = dict(recorded or {})
     at = 0
     while at < len(text):
@@ -167,7 +167,7 @@ def settings_of(text, recorded=None):
 
 
 def advise(path, *options):
-    """The advice in JSON; the text is compared with it."""
+    """The advice as JSON; the text is compared with it."""
     found, text = (subprocess.run([MEMPROF, "advise", str(path), *form, *options], capture_output=True, text=True, timeout=120)
                    for form in (["--json"], []))
     assert found.returncode in (0, 4) and found.returncode == text.returncode, found.stderr
@@ -198,8 +198,8 @@ def ask(*arguments):
 
 
 def by_hand(path):
-    """Reserved bytes of a real GPU's snapshot: recorded, with the best advice, and with each of the usual settings,
-    each replayed alone. None without a trace."""
+    """Reserved bytes of a real GPU's snapshot: recorded, with the best advice, and with each usual setting, each
+    replayed alone. None: no trace."""
     found = advise(path, "--kind", "allocator")
     if not found["replays"]:
         return None
@@ -237,7 +237,7 @@ class Settings(unittest.TestCase):
                 self.assertLessEqual(fit["reserved_peak_bytes"], capacity)
 
     def test_settings_of_a_phase_are_those_of_another_allocator(self):
-        """And not as much is left as without them, nor is the variable alone better by more than a part in a hundred."""
+        """It also reserves less than without them, and the variable alone is at most 1 % better."""
         sides = set()
         with tempfile.TemporaryDirectory() as folder:
             for seed in range(40):
@@ -253,8 +253,8 @@ class Settings(unittest.TestCase):
         self.assertTrue(sides)
 
     def test_settings_of_training_and_of_what_follows(self):
-        """The phase that asks for many sizes gets settings of its own, up to the named border. If that phase is the
-        second, a change at the other border would reserve another amount."""
+        """The phase with many sizes gets its own settings, up to the named border. If that phase is the second, a
+        change at the other border would reserve another amount."""
         cases = ((("load", "train"), "load", "before the first call of a module ("),
                  (("load", "train", "serve"), "load", "before the first call of a module ("),
                  (("train", "serve"), "train", "before the first call of a module behind training"),

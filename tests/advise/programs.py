@@ -1,11 +1,11 @@
-"""Trainings with wasteful habits: programs.py NAME HABITS [CHANGES], each a comma-separated list.
+"""Trainings with wasteful habits: programs.py NAME HABITS [CHANGES], with lists separated by commas.
 
-Habits of the program as it is: `late`, gradients are freed between forward and backward; `zeroed`, they are set to zero;
-`held`, variables of the loop hold the output and the loss; `foreach`, the optimizer works on lists of tensors; `evaluates`,
-an evaluation of four batches ends it; `graph`, that is with a graph; `summed`, losses of four micro-batches have one
-backward; `varies`, batches are of many lengths. Changes that are really made: `zero_grad`,
-`del`, `one_by_one`, `fused`, `no_grad`, `backward_sooner`, `checkpoint:PATTERN[:COUNT]` (modules of those paths, with * for numbers; the first so many),
-`chunked` (head and loss of the model, for 8 chunks of tokens), `half` (of the evaluation's batch).
+Habits of the program as it is: `late`: gradients are freed between forward and backward. `zeroed`: they are set to
+zero. `held`: variables of the loop hold output and loss. `foreach`: the optimizer works on lists. `evaluates`: four
+batches of evaluation at the end. `graph`: the evaluation makes a graph. `summed`: losses of four micro-batches share
+one backward. `varies`: batches have many lengths. Changes that are really made: `zero_grad`, `del`, `one_by_one`,
+`fused`, `no_grad`, `backward_sooner`. `checkpoint:PATTERN[:COUNT]`: modules with these paths, with * for numbers; the
+first COUNT. `chunked`: head and loss in 8 chunks of tokens. `half`: half of the evaluation's batch.
 """
 import functools
 import os
@@ -97,7 +97,7 @@ def variational():
 
 
 class Attention(nn.Module):
-    """Written by hand: scores are kept for backward."""
+    """Written by hand, so scores are kept for backward."""
 
     def __init__(self, width=64, heads=4, depth=3):
         super().__init__()
@@ -121,7 +121,7 @@ def attention():
 
 
 class Block(nn.Module):
-    """As in GPT-2: attention and a multilayer perceptron, each behind a norm."""
+    """As in GPT-2: attention and a multilayer perceptron, each after a norm."""
 
     def __init__(self, width, heads=4):
         super().__init__()
@@ -155,7 +155,7 @@ def decoder():
 
 
 class Twins(nn.Module):
-    """One body, called twice in a step."""
+    """One block, called twice in a step."""
 
     def __init__(self, width=96):
         super().__init__()
@@ -176,7 +176,7 @@ def twins():
 
 
 class Pairs(nn.Module):
-    """A block's largest tensor, the sums of all pairs, is not kept for backward, and made again with it."""
+    """A block's largest tensor, the sums of all pairs, is not kept for backward, and a checkpoint makes it again."""
 
     def __init__(self, width):
         super().__init__()
@@ -192,7 +192,7 @@ def pairs():
 
 
 class Lump(nn.Module):
-    """A block's largest tensor is made once in forward and once in backward, there before its own gradients."""
+    """A block's largest tensor is made once in forward, and once in backward before the block's own gradients."""
 
     def __init__(self, width):
         super().__init__()
@@ -203,7 +203,7 @@ class Lump(nn.Module):
 
 
 class Lumps(nn.Module):
-    """A module that no number has, and four that have."""
+    """One module without a number, and four with one."""
 
     def __init__(self, width=96):
         super().__init__()
@@ -218,7 +218,8 @@ def lumps():
 
 
 class Sums(nn.Module):
-    """A parameter whose gradient is a copy, as more comes to it, in front of others' that autograd takes as they are."""
+    """A parameter's gradient is a copy, because more is added to it; autograd takes later parameters' gradients
+    unchanged."""
 
     def __init__(self, width=256, ways=4):
         super().__init__()
@@ -237,7 +238,7 @@ def sums():
 
 
 class Results(nn.Module):
-    """Blocks whose result is kept by their own backward, and by what comes behind them."""
+    """Blocks whose result is kept by their own backward, and by the next block."""
 
     def __init__(self, width=128, depth=8):
         super().__init__()
@@ -255,7 +256,8 @@ def results():
 
 
 class Random(nn.Module):
-    """A few statements by chance over parameters of one size, so that gradients are shared, copied, added and passed on."""
+    """A few random statements over parameters of one size, so that gradients are shared, copied, added and passed
+    on."""
 
     STATEMENTS = {
         "add": lambda x, p, a: x + p,
@@ -344,7 +346,7 @@ def train(name, habits, changes):
     batches = [data() for _ in range(2)]
 
     def step_of(batch):
-        """A function: what it holds is gone with it."""
+        """In a function, so that its objects are freed with it."""
         output, loss = forward(name, model, loss_of, batch, changes)
         prepare()
         loss.backward()

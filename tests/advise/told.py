@@ -1,16 +1,16 @@
-"""The text of `memprof advise` against its JSON: each change's saving, words, cost, and code."""
+"""Compares the text of `memprof advise` with its JSON: each change's saving, words, cost and code."""
 import re
 
 ROW = re.compile(r"^ *(~ )? *(\d+)\. +(?:([\d.]+) (B|[KMGTPE]iB)|it fits) +([\d.]+) (B|[KMGTPE]iB) +(allocated|reserved) +(\S.*?) *$", re.M)
 
 
 def is_about(number, unit, count):
-    """True if a size as it is shown, of three digits, is that many bytes."""
+    """True if a printed size of three digits stands for that many bytes."""
     return abs(float(number) * 1024 ** "BKMGTPE".index(unit[0]) - count) <= 0.005 * count + 1
 
 
 def differences(found, text):
-    """Parts of the changes in an answer of advise that are missing, or different, in its text."""
+    """Parts of the changes in an answer of advise that are missing or different in its text."""
     rows = ROW.findall(text)
     ends = [match.start() for match in ROW.finditer(text)][1:] + [len(text)]
     if len(rows) != len(found["changes"]):

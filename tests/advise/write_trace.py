@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes a PyTorch snapshot of a long training with batches of many lengths: write_trace.py FILE ENTRIES. Addresses are
-made up, each of a place that no other block ever has, as no replay under other settings looks at them."""
+invented, each for a place of its own, as replays under other settings do not use them."""
 import pickle
 import random
 import sys

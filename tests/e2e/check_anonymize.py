@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""An anonymised recording has no name of the user's, by a reader that is not memprof's, and keeps every figure."""
+"""An anonymised recording has none of the user's names, and keeps every figure. The reader is not memprof's."""
 
 import json
 import os
@@ -45,7 +45,7 @@ for i in range(30):
 
 
 def strings_of(path):
-    """All texts of a file: those of its first object, and its table of strings."""
+    """All texts of a file: those in its first object, and its table of strings."""
     start, chunks, _ = read_mp.walk(read_mp.load_zstd(), pathlib.Path(path).read_bytes())
     found = [str(start)]
     for _, _, kind, _, columns in chunks:
@@ -56,7 +56,7 @@ def strings_of(path):
 
 class Anonymize(harness.TestCase):
     def figures(self, path, without=()):
-        """The commands' answers, without names and without the keys of `without`."""
+        """The commands' answers without names, and without the keys in `without`."""
         found = []
         for command in (("peak",), ("leaks",), ("steps",), ("info",)):
             text = json.dumps(harness.answer(*command, path, status=(0, 1, 4)) if command else None, sort_keys=True)

@@ -92,7 +92,7 @@ class Answers(harness.TestCase):
         self.assertNotIn("before", changes.get("train().logits", {"code": ""})["code"])
 
     def test_a_variable_that_only_views_lead_to(self):
-        """Nodes of views save nothing. The loss of this backward may have saved more than the one that has a name."""
+        """Nodes of views save nothing. The loss of this backward may have saved more than the loss that has a name."""
         views = {"input": "logits[0]"}
         for made in ("head(x[None])", "(x[None] @ head.weight.t())"):
             before, changes = self.peak_and_changes(made=made, **views)
@@ -106,7 +106,7 @@ class Answers(harness.TestCase):
             self.assertNotIn("before", changes.get("train().logits", {"code": ""})["code"])
 
     def test_a_leak_comes_first(self):
-        """A leak that is most of the peak is the only advice. Without the leak, the peak falls by what advice
+        """A leak that is most of the peak is the only advice. After the leak is mended, the peak falls by what advice
         predicts."""
         def ask(**parts):
             (self.folder / "run.mp").unlink(missing_ok=True)

@@ -116,7 +116,7 @@ class Nvidia(stand_in.TestCase):
         self.assertRegex(told, r"^\d{3} asked, 0 wrong\n$")
 
     def test_walker(self):
-        """NVIDIA's library reads the same records as the recorder from buffers that the stand-in filled."""
+        """NVIDIA's library reads the stand-in's records as the recorder does."""
         cupti = library("libcupti.so.13")
         for more in ({}, {"SOFTCUPTI_DISORDER": 1}, {"SOFTCUPTI_STRANGE": 1}):
             with self.subTest(more=more):

@@ -54,7 +54,7 @@ class Devices(harness.TestCase):
                          (940 * MIB, 428 * MIB, 512 * MIB))
 
     def test_a_program_of_the_driver(self):
-        """Blocks, the context and the total, on the stand-in driver."""
+        """The known parts are blocks, the context and the total, on the stand-in driver."""
         script = """if True:
             import ctypes, time
             cuda, at = ctypes.CDLL("libcuda.so.1"), ctypes.c_uint64()

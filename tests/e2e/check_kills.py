@@ -84,7 +84,7 @@ class Kills(harness.Churning):
                 while (result := harness.memprof("recover", file, "-o", whole, "--force")).returncode == 1:
                     self.assertLess(time.monotonic(), deadline, result.stderr)
                     time.sleep(0.05)
-                # 40 steps of the windows, 280 between them, and one for the time after the last window
+                # 40 steps in the windows, 280 between them, and one for the time after the last window
                 self.assertEqual(harness.answer("info", whole)["steps"]["count"], 321, at)
 
     def test_a_killed_memprof_leaves_no_folder_for_ever(self):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Programs that start other programs, in different ways. Every process with events has a file of its own, named as the
-manual says, with its own blocks. No file overwrites another."""
+"""Programs start other programs in different ways. Every process with events has a file of its own, named as the manual
+says, with its own blocks. No file overwrites another."""
 
 import os
 import shutil

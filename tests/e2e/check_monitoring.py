@@ -104,7 +104,7 @@ class Monitoring(harness.TestCase):
             return told["data"]["result"]
 
         def answer(of, *question):
-            """The first answer that is not empty. A scrape that comes late empties one."""
+            """The first answer that is not empty. A scrape that comes late empties the answer."""
             deadline = time.monotonic() + harness.TIMEOUT
             while True:
                 try:

@@ -61,7 +61,7 @@ class Names(harness.TestCase):
         found = self.texts(recording)
         self.assertEqual(found.keys(), truth.keys())
         for size, name in truth.items():
-            # the first line is made(), which all share
+            # the first line is made(), which all sites share
             yield name, re.sub(r"  +\S+$", "", found[size][1])
 
     @harness.unittest.skipUnless(shutil.which("g++"), "no g++ here")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Options of `memprof snapshot` that change its exit status, or the command that its file names."""
+"""Options of `memprof snapshot` change its exit status, or the name of its file."""
 
 import json
 

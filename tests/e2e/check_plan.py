@@ -16,7 +16,7 @@ import harness
 
 MIB, GIB = 1 << 20, 1 << 30
 
-# argv: GiB to allocate in blocks of 1 GiB; what to do afterwards
+# argv: GiB to allocate in blocks of 1 GiB; the action afterwards
 PROGRAM = """
 import ctypes, sys
 cuda = ctypes.CDLL("libcudart.so.12")
@@ -147,7 +147,7 @@ class Plan(unittest.TestCase):
             running = subprocess.Popen([harness.MEMPROF, "plan", "--size", "batch=8", "--", sys.executable,
                                         self.folder / "program.py", "8", begun], env=dict(os.environ, TMPDIR=str(left)),
                                        stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
-                                       # default handling as in a terminal: background shells and nohup ignore these
+                                       # default handling, as in a terminal: background shells and nohup ignore these
                                        # signals
                                        preexec_fn=lambda: [signal.signal(of, signal.SIG_DFL)
                                                            for of in (signal.SIGINT, signal.SIGHUP)])
@@ -218,8 +218,8 @@ class Plan(unittest.TestCase):
         self.assertIn("this PyTorch (2.7.1+cpu) is built without CUDA", result.stderr)
 
     def test_conditions_of_another_pytorch(self):
-        """Kernels that compute true or false are known for PyTorch 2.6. The plan calls values of other versions less
-        sure."""
+        """Kernels that compute true or false are known for PyTorch 2.6. The plan calls values less sure under other
+        versions."""
         (self.folder / "condition.c").write_text(
             "int read_is_nonzero(int (*copy)(void *, const void *, unsigned long, int), const void *at)\n"
             "{ char truth = 1; int failed = copy(&truth, at, 1, 2); return failed ? -1 : truth; }\n")

@@ -28,8 +28,8 @@ class Sampling(harness.Churning):
             self.assertEqual(coverage[key], 0, key)
 
     def check_guest(self, path, blocks):
-        """Checks with blocks of 100 bytes that stay. The peak is then at the end, and no maximum over varying
-        estimates."""
+        """Checks with blocks of 100 bytes that are never freed. The peak is then at the end, and not a maximum over
+        varying estimates."""
         peak = harness.answer("peak", path)
         self.assertLess(abs(peak["peak_bytes"] - 100 * blocks), 5 * peak["standard_error_bytes"])
         self.assertLess(peak["standard_error_bytes"], 100 * blocks / 4)

@@ -33,7 +33,7 @@ class OfARunningProgram(harness.Churning):
             after = sum(self.handed_over())
             track = self.track(path, self.track_id)
             count = track["allocs"] + track["frees"]
-            # events handed over since the collector's last round may be missing
+            # events published since the collector's last round may be missing
             self.assertGreater(count, seen)
             self.assertLessEqual(count, after + self.threads)
             self.assertGreaterEqual(count, min(before, seen))

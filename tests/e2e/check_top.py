@@ -67,7 +67,7 @@ class Held(harness.TestCase):
         return int(found[1].replace(" ", "")) if found else None
 
     def once(self, *arguments, env=UTF8):
-        """Asks anew where a busy machine kept the collector from answering within its second."""
+        """Asks again if a busy machine kept the collector from answering within its second."""
         for _ in range(60):
             result = harness.memprof("top", self.pid, "--once", *arguments, env=env)
             if "has allocated nothing that is recorded" not in result.stderr:
@@ -124,7 +124,7 @@ class Once(Held):
         self.wait_for(lambda: all(self.says(child)[1] == self.steps for child in range(13)))
         rows = lambda: dict(re.findall(r"^cpu (\d+) .*?([\d.]+ [KM]iB|\d+ B|[\d.]+) of ", self.once(), re.M))
         self.wait_for(lambda: {int(pid) for pid in rows()} == {self.says(child)[0] for child in range(13)})
-        # The collector may not have taken all steps yet.
+        # The collector may not have taken all steps.
         self.wait_for(lambda: len(set(rows().values())) == len({self.says(child)[2] for child in range(13)}))
         self.assertIn("13 processes of held", self.once())
         self.assertIn(f"site ({self.pid})", self.once())
@@ -208,7 +208,7 @@ class Live(Held):
             self.tmux("send-keys", *(("-l", key) if len(key) > 1 and key.islower() else (key,)))
 
     def shows(self, *texts, without=(), order=()):
-        """Waits for a picture with these texts, those of `order` one below the other, and returns it."""
+        """Waits for a picture with these texts, with those in `order` below one another, and returns it."""
         deadline = time.monotonic() + 60
         while True:
             picture = self.picture()

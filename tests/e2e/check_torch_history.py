@@ -35,7 +35,8 @@ class History(harness.TestCase):
         return json.loads(done.stdout)
 
     def recorded(self, version, *arguments, options=(), asked=ASKED, **more):
-        """Runs the program. Returns its answer, the recording's blocks on each device in order, and the coverage."""
+        """Runs the program. Returns the program's answer, the recording's blocks on each device in order, and the
+        coverage."""
         path = self.folder / "run.mp"
         done = harness.memprof("snapshot", "--follow", "all", "--quiet", "--force", "-o", path, *asked, *options, "--", sys.executable,
                                PROGRAM, *arguments, env=self.environment(version, **more), cwd=self.folder)
@@ -144,7 +145,7 @@ class History(harness.TestCase):
             self.assertEqual([prediction["allocated_bytes"], prediction["reserved_bytes"]], [allocated, reserved])
             # on CUDA a larger batch may use scratch memory that no probe used
             self.assertGreaterEqual(prediction["high_bytes"], reserved)
-            # the lower bound beyond the probes has no rounding, so it is at most the allocated bytes
+            # beyond the probes, the lower bound has no rounding, so it is at most the allocated bytes
             self.assertLessEqual(prediction["low_bytes"], allocated)
             self.assertGreater(prediction["low_bytes"], allocated * 0.99)
 
@@ -215,7 +216,7 @@ class History(harness.TestCase):
             self.compare(answer, devices)
 
     def compare_last(self, answer, devices):
-        """The same numbers for a file that lacks older blocks: its first blocks are those live at its beginning."""
+        """A file that lacks older blocks gives the same numbers: its first blocks are those live at its beginning."""
         told = count = 0
         for truth, blocks in zip(answer["truth"], devices):
             base = [block for block in blocks if not block["alloc_ns"]]

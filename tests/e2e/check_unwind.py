@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""`snapshot --unwind libunwind`: that library and memprof's own rules see the same frames of each block of a training, and
-the program's own libunwind is left alone. Each is the other's oracle."""
+"""`snapshot --unwind libunwind`: libunwind and memprof's own rules see the same frames of each block of a training. The
+program's own libunwind is left alone. Each method checks the other."""
 
 import csv
 import os
@@ -45,7 +45,7 @@ class Unwind(harness.TestCase):
         return path, float(done.stdout)
 
     def blocks(self, how):
-        """(bytes, stack) of each block, as they were allocated."""
+        """(bytes, stack) of each block, in order of allocation."""
         table = self.folder / f"{how}.csv"
         harness.memprof("export", self.record(how)[0], "--format", "csv", "-o", table, "--force")
         with open(table, newline="") as file:

@@ -157,7 +157,7 @@ class TestCase(unittest.TestCase):
 
 
 class Churning(TestCase):
-    """Tests of programs/churn while it runs, recorded to `file`; its threads count in `counters` what they did."""
+    """Tests of programs/churn while it runs, recorded to `file`; its threads count their calls in `counters`."""
 
     threads = 3
     track_id = "cpu/app/churn"
@@ -184,7 +184,7 @@ class Churning(TestCase):
         collector.communicate()
 
     def handed_over(self):
-        """The number of allocs and frees that were handed over."""
+        """The number of allocs and frees that were published."""
         try:
             data = self.counters.read_bytes()
         except FileNotFoundError:

@@ -2,7 +2,7 @@
  * Runs every command that reads a recording on recordings that were cut at every byte, and on some with a flipped bit.
  * Each command answers correctly and says that something is missing (status 4), or refuses with a message (status 1).
  * None crashes, hangs, takes unbounded memory, or leaves half a file. None answers less than for the whole recording
- * without a message.
+ * without saying so.
  *
  *     check_damage [RECORDING...]      these recordings in place of the small one made here
  *
@@ -106,7 +106,7 @@ static char folder[] = "/tmp/memprof-damage-XXXXXX";
 static char output[128];
 static int said_fd, told_fd, real_stderr;
 
-/* The position of a worker, so that the parent knows where it died. */
+/* Where a worker is, so that the parent knows where it died. */
 static struct place {
     size_t which, row;
     unsigned failures;
@@ -353,7 +353,7 @@ static void run_all(unsigned char *bytes, size_t size, size_t cuts, size_t every
     }
 }
 
-/* The commands' answers for the whole recording, to compare damaged ones with. */
+/* Gets the commands' answers for the whole recording, with which damaged ones are compared. */
 static bool check_whole(void)
 {
     snprintf(place->what, sizeof place->what, "the whole recording");

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Ten times the pools, streams, threads, ... take each reader at most forty times the processor time, in one run: what
-is quadratic takes a hundred times."""
+"""With ten times the pools, streams, threads, ... each reader takes at most forty times the processor time, in one run.
+Quadratic work would take a hundred times."""
 
 import importlib
 import json
@@ -23,7 +23,7 @@ COMMANDS = (["report", "--json"], ["frag"])
 
 
 def snapshot(count):
-    """One of PyTorch's, in which each segment has a stream and a pool of its own."""
+    """A snapshot of PyTorch's in which each segment has its own stream and pool."""
     segments, trace = [], []
     for i in range(count):
         address = (i + 1) << 21
@@ -37,7 +37,7 @@ def snapshot(count):
 
 
 def processor_time(command):
-    """In seconds of the user's."""
+    """The command's own seconds of processor time."""
     child = subprocess.Popen([harness.MEMPROF, *map(str, command)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     _, status, used = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)
@@ -48,7 +48,7 @@ def processor_time(command):
 
 class Growth(harness.TestCase):
     def check(self, make, commands=COMMANDS):
-        """`make` writes a file with so many things, and names it."""
+        """`make` writes a file with so many items, and returns its name."""
         small, large = make(SMALL), make(SMALL * FACTOR)
         for command in commands:
             with self.subTest(file=large.name, command=command[0]):
@@ -84,7 +84,7 @@ class Growth(harness.TestCase):
             self.check(make, (["info"],))
 
     def test_a_value_longer_than_a_number(self):
-        """SQLite keeps several copies of one: four times the file were not enough."""
+        """SQLite keeps several copies of a value: four times the file would be too little."""
         path = self.folder / "long"
         check_extreme_imports.database(lambda: [check_extreme_imports.row(1, size=bytes(17 << 20))])(path)
         result = harness.memprof("info", path)

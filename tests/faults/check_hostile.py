@@ -27,7 +27,7 @@ class Hostile(harness.TestCase):
         return result, harness.answer("info", path, status=(0, 4))["coverage"]
 
     def complete(self, *arguments):
-        """Asserts that each event is recorded or counted as dropped. Events of hooks that were left by a jump may be
+        """Asserts that each event is recorded or counted as dropped. An event of a hook that was left by a jump may be
         both."""
         result, coverage = self.record(*arguments)
         calls, begun = map(int, re.search(r"calls (\d+) begun (\d+)", result.stdout).groups())
@@ -111,7 +111,7 @@ class Hostile(harness.TestCase):
         return result.stdout
 
     def test_a_process_without_events_pays_nothing(self):
-        """No address space and no memory pinned by mlockall(): both are limited on shared machines."""
+        """Does not limit address space, nor memory pinned by mlockall(): both are limited on shared machines."""
         for locked in (0, 1):
             with_, without = self.memory(locked), self.memory(locked, recorded=False)
             self.assertLess(with_["VmSize"] - without["VmSize"], 8 << 10)
@@ -185,7 +185,7 @@ class Hostile(harness.TestCase):
                 self.assertEqual(harness.answer("info", self.folder / "x.mp")["coverage"]["events"], 2)
 
     def listed(self, heading):
-        """The names in the paragraph of docs/HOOKS.md that follows a mark."""
+        """The names in the paragraph of docs/HOOKS.md after a mark."""
         text = (harness.SOURCE / "docs/HOOKS.md").read_text()
         paragraph = text.split(f"<!-- {heading} -->\n")[1].split("\n\n")[0]
         return re.findall(r"`(\w+)`", paragraph)
@@ -200,7 +200,7 @@ class Hostile(harness.TestCase):
                 self.skipTest("no sandbox can be made here")
             self.assertEqual(alone.returncode, 0, "the program itself needs more")
             result, coverage = self.record("only-these-calls", attached, *names)
-            # recorded or counted as dropped, since the collector may be too slow on a busy machine
+            # recorded or counted as dropped, as the collector may be too slow on a busy machine
             self.assertGreater(coverage["events"] + coverage["dropped"], 60000)
             self.assertGreater(coverage["events"], 1000)
             self.assertNotIn("refused", " ".join(coverage["notes"]))

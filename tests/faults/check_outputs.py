@@ -231,7 +231,7 @@ class Recordings(harness.TestCase):
         self.assertFalse((self.folder / "nosuch.prom").exists())
 
     def test_a_recording_waits_for_no_reader_of_a_pipe(self):
-        """As where somebody made one of a name that memprof makes up."""
+        """Somebody else has made a file of a name that memprof chooses."""
         pipe, whole = self.folder / "run.mp", self.folder / "whole.mp"
         os.mkfifo(pipe)
         result = self.record("-o", pipe, "--force")

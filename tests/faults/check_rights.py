@@ -175,7 +175,7 @@ class OfTheProgram(harness.TestCase):
                         file.unlink()
 
     def test_who_ended_at_once_gets_no_more(self):
-        """Nobody can say any more which rights a process had that its parent does not wait for."""
+        """If a process's parent does not wait for it, its rights cannot be read any more."""
         self.script.write_text("""
 import ctypes, os, signal, sys, time
 import libmemprof as mp
@@ -208,7 +208,7 @@ except ChildProcessError:
             self.assertTrue((opened / name).exists())
 
     def test_a_link_that_waits_for_a_childs_file_is_not_followed(self):
-        """The owner of a folder may guess the names of the next files."""
+        """The folder's owner may guess the names of later files."""
         self.script.write_text("import os, sys, libmemprof as mp\nmp.mark('x')\nif not os.fork():\n"
                                "    os.symlink(sys.argv[3], os.path.dirname(sys.argv[3]) + f'/run.{os.getpid()}.mp')\n"
                                "    mp.mark('y')\n    os._exit(0)\nos.wait()\n")

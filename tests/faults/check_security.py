@@ -129,7 +129,7 @@ class AHostileRecording(harness.TestCase):
 
 
 class FilesOfTheUsers(harness.TestCase):
-    """If a path that should be a small file is a pipe or a device, commands do not wait for it."""
+    """If a path that should lead to a small file is a pipe or a device, commands do not wait for it."""
 
     def test_pipes_sockets_folders_and_devices(self):
         recording = harness.SOURCE / "tests" / "recordings" / "formats" / "1-first.mp"
@@ -187,7 +187,7 @@ class WhileItRuns(harness.Churning):
         self.assertEqual(len(names), 4)  # nothing comes twice
 
     def ask_as_somebody_else(self, path, message):
-        """The outcome for another user's process: 'refused', or the number of bytes and descriptors that it got."""
+        """What another user's process gets: 'refused', or the number of bytes and descriptors that it got."""
         reader, writer = os.pipe()
         child = os.fork()
         if not child:

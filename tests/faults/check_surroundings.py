@@ -116,7 +116,7 @@ class Surroundings(Recorded):
             self.assertFalse((self.folder / "x.mp").exists())
 
     def test_the_header_where_the_c_library_hides_rtld_default(self):
-        """glibc before 2.33 (Debian 11's, too) hides it in C without _GNU_SOURCE."""
+        """glibc before 2.33, also in Debian 11, hides it in C without _GNU_SOURCE."""
         hidden = "#include <dlfcn.h>\n#undef RTLD_DEFAULT\n" + ALLOCATE
         self.assertTrue(self.compile("hidden", hidden, "-std=c99"))
         self.record(self.folder / "hidden")
@@ -241,7 +241,8 @@ class Owner(Recorded):
         self.try_modes("no-standard-files", "closes-all", "closes-while-attaching", "daemonizes")
 
     def test_children_that_harm_their_shared_memory(self):
-        """memprof goes on with others. The links of a robust mutex lay in that memory, and led memprof anywhere."""
+        """memprof goes on with other processes. The links of a robust mutex would lie in that memory, and lead memprof
+        anywhere."""
         for mode in ("shrinks-spool", "scribbles-over-spool"):
             self.record(OWNER, mode)
             self.assertEqual(self.info()["coverage"]["dropped"], 0)
@@ -297,7 +298,7 @@ class Owner(Recorded):
             self.assertGreater(self.events(), 4000)
 
     def test_functions_of_the_c_library_replaced(self):
-        """Hooks do not call these functions: a replaced one may take a lock, not be ready, or make an event."""
+        """Hooks do not call these functions: a replacement may take a lock, not be ready, or make an event."""
         for functions in ("mmap munmap mprotect madvise munlock", "syscall", "close socket connect recvmsg mkdir getpid",
                           "memcpy", "malloc", "dlsym"):
             for ready in (0, 1) if functions not in ("malloc", "dlsym") else (1,):
@@ -306,7 +307,7 @@ class Owner(Recorded):
                     self.skipTest("no compiler")
                 with self.subTest(functions=functions, ready=ready):
                     self.record(self.folder / "replaced")
-                    # the program's own malloc() also reports the buffer of puts()
+                    # the program's own malloc() also counts the buffer of puts()
                     self.assertEqual(self.events(), 9997 if functions == "malloc" else 9995)
                     self.assertEqual(self.info()["coverage"]["dropped"], 0)
 

@@ -72,7 +72,7 @@ static int events_under_alarms(void)
     return 0;
 }
 
-/* ---- hooks that are left -------------------------------------------------------------------------------------- */
+/* ---- hooks that are left by a jump ---------------------------------------------------------------------------- */
 
 static sigjmp_buf back;
 static volatile sig_atomic_t armed;
@@ -120,7 +120,7 @@ static int jumps_out(void)
     return jumps == 0;
 }
 
-/* Recording continues after a hook was left: in deeper calls, in a child, and in later threads. */
+/* Recording continues after a jump out of a hook: in deeper calls, in a child, and in later threads. */
 static int jumps_out_and_goes_on(void)
 {
     int status = 0;

@@ -113,7 +113,7 @@ static void tensors(int count)
     }
 }
 
-/* The allocator asks only once whether to report. */
+/* The allocator asks only once whether it should report. */
 static int tensors_without_descriptors(void)
 {
     struct rlimit before, none;
@@ -274,7 +274,7 @@ static int becomes_itself(void)
     return sum + status_of(child);
 }
 
-/* A child stops and continues the program all the time. */
+/* A child stops and continues the program again and again. */
 static int stops_and_goes_on(void)
 {
     pid_t parent = getpid(), child = fork();
@@ -501,7 +501,7 @@ static void shrink(const char *path, uintptr_t begin, uintptr_t end)
     (void)!truncate(path, 0);
 }
 
-/* Random words from one of the header's pages on; pages differ in what they hold. */
+/* Writes random words from one of the header's pages on; pages have different contents. */
 static void scribble(const char *path, uintptr_t begin, uintptr_t end)
 {
     (void)path;
@@ -512,7 +512,7 @@ static void scribble(const char *path, uintptr_t begin, uintptr_t end)
         if (part == 1 || lrand48() % 4 == 0) words[i] = part == 1 ? 0 : (uint64_t)mrand48() << 32 ^ (uint64_t)mrand48();
 }
 
-/* Children harm the memory that they share with memprof, which must go on with their parent. */
+/* Children harm the memory that they share with memprof, which must continue for their parent. */
 static int harms_spool(void (*harm)(const char *, uintptr_t, uintptr_t))
 {
     int sum = paths(0, 100);

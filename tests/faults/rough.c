@@ -380,7 +380,7 @@ static int stale_frames(void)
     return 0;
 }
 
-/* ---- what the process has --------------------------------------------------------------------------------------- */
+/* ---- what belongs to the process ------------------------------------------------------------------------------ */
 
 static int closed_files(void)
 {

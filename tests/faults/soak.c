@@ -187,7 +187,7 @@ static int short_threads(void)
     return sum;
 }
 
-/* A thread on a stack of the program's own, which is unmapped afterwards. */
+/* A thread on the program's own stack, which is unmapped afterwards. */
 static int own_stack_thread(void)
 {
     size_t bytes = (size_t)(32 + chance(8) * 16) << 10;

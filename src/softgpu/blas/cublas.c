@@ -71,7 +71,7 @@ EXPORTED size_t cublasGetCudartVersion(void)
     }
 SETTINGS(SETTING)
 
-/* Functions that return *info, a result about their arguments, on the host at once. Results about each matrix stay on
+/* Functions that return *info, a result about their arguments, at once on the host. Results about each matrix stay on
  * the device. */
 #define TOLD(name, parameters)                                                                                         \
     EXPORTED cublasStatus_t cublasS##name parameters                                                                   \

@@ -151,7 +151,7 @@ void soft_inject(void)
     void *library = dlopen(path, RTLD_NOW);
     int (*initialize)(void);
     void *found = library ? dlsym(library, "InitializeInjection") : NULL;
-    if (!found) return; /* there is no such library: the program runs on, as with NVIDIA's driver */
+    if (!found) return; /* there is no such library: the program continues, as with NVIDIA's driver */
     memcpy(&initialize, &found, sizeof found);
     initialize();
 }

@@ -164,7 +164,7 @@ static void find_devices(void)
     while (visible && *visible && soft_device_count < present) {
         size_t length = strcspn(visible, ",");
         int physical = physical_device(visible, length, present);
-        if (physical < 0) break; /* as in CUDA, an invalid entry hides the rest of the list, too */
+        if (physical < 0) break; /* as in CUDA, an invalid entry hides the rest of the list */
         soft_devices[soft_device_count++].physical = physical;
         visible += length + (visible[length] == ',');
     }

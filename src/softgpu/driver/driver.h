@@ -22,7 +22,7 @@ struct soft_block {
     enum soft_class class;
     int device; /* ordinal; -1: host memory */
     uint64_t address, bytes;
-    CUcontext context; /* the context that it ends with; NULL: none */
+    CUcontext context; /* the context with which it ends; NULL: none */
     void *more;        /* data of the class, allocated by malloc(), freed with the block */
 };
 
@@ -53,7 +53,7 @@ extern struct soft_device soft_devices[SOFT_DEVICES];
 extern int soft_device_count;
 
 bool soft_has_device(CUdevice device);
-/* Takes `bytes` of a device's physical memory. False: the device is full, or the test makes the call fail; the ledger
+/* Takes `bytes` of a device's physical memory. False: the device is full, or the test makes the call fail. The ledger
  * then gets a refusal of `asked` bytes. */
 bool soft_take(enum soft_class class, int device, uint64_t bytes, uint64_t asked);
 void soft_give(int device, uint64_t bytes);
@@ -74,9 +74,9 @@ const char *soft_profile_name(void);
 int soft_threads_per_sm(void);
 int soft_attribute(int attribute, int physical);
 int soft_capability(void); /* 90 means 9.0 */
-/* Numbers of the profile; 0: not modelled. They are bytes that the driver and the libraries take, except: the first is
- * a switch, and the second a number of threads that have local memory. The last is the granularity of memory that
- * multicast objects share (0: the device has none). */
+/* Numbers of the profile; 0: not modelled. Most are bytes that the driver and the libraries take. The first is a
+ * switch, the second a number of threads that have local memory. The last is the granularity of memory that multicast
+ * objects share; 0: the device has none. */
 enum soft_profile_share {
     SOFT_PROFILE_KERNELS,
     SOFT_PROFILE_LOCAL_THREADS,
@@ -136,7 +136,7 @@ bool soft_is_stream(CUstream stream);
 /* The graph into which the stream captures; NULL: the stream does not capture. */
 CUgraph soft_capturing(CUstream stream);
 uint32_t soft_stream_id(CUstream stream);
-void soft_pools_idle(void); /* as at a synchronisation: pools give back memory above their thresholds */
+void soft_pools_idle(void); /* as at a synchronisation: pools release memory above their thresholds */
 
 /* ---- graphs (graph.c) ---- */
 CUresult soft_capture_alloc(CUgraph graph, int device, CUdeviceptr *address, size_t bytes);
@@ -145,9 +145,9 @@ struct soft_nodes {
     CUgraphNode *nodes; /* owned */
     size_t count;
 };
-/* An operation on a stream: a node of that type, if the stream is capturing (stream.c). */
+/* Adds a node of that type for an operation on the stream, if the stream is capturing (stream.c). */
 void soft_capture(CUstream stream, int type);
-/* A node without memory, the graph's. */
+/* Makes a node without memory in the graph. */
 CUgraphNode soft_new_step(CUgraph graph, int type, const CUgraphNode *dependencies, size_t count);
 CUgraph soft_new_graph(void);
 bool soft_is_graph(CUgraph graph);

@@ -1,7 +1,7 @@
 /*
  * Graphs, as far as they concern memory. An allocation node reserves an address when it is added (or captured). A
- * launch gives it memory from the device's graph pool; a free node or the program takes that back. Nodes live as long
- * as their graph, or an executable made of it.
+ * launch gives it memory from the device's graph pool; a free node or the program takes that memory back. Nodes live as
+ * long as their graph, or an executable made of it.
  */
 #include "softgpu/driver/driver.h"
 
@@ -10,7 +10,7 @@
 #include <string.h>
 
 struct node {
-    unsigned holders; /* the graph and its executables */
+    unsigned holders; /* number of holders: the graph and its executables */
     bool frees;
     int device;
     uint64_t address, bytes;
@@ -21,9 +21,9 @@ struct node_list {
     size_t count;
 };
 
-/* A node without memory, and what it depends on. */
+/* A node without memory, and the nodes on which it depends. */
 struct step {
-    struct step *next; /* of the same graph */
+    struct step *next; /* next step of the same graph */
     int type;          /* CU_GRAPH_NODE_TYPE_* */
     size_t count;
     CUgraphNode dependencies[];
@@ -32,14 +32,14 @@ struct step {
 struct CUgraph_st {
     struct node_list list;
     struct step *steps;
-    unsigned kernels; /* launched while it was captured */
+    unsigned kernels; /* kernels launched while it was captured */
 };
 
 struct CUgraphExec_st {
     struct node_list list;
     bool frees_on_launch;
     int device;
-    uint64_t bytes; /* that the driver keeps of it on the device */
+    uint64_t bytes; /* bytes that the driver keeps for it on the device */
 };
 
 static void hold(struct node_list *list, struct node *node)
@@ -89,7 +89,7 @@ static CUresult add_empty(CUgraphNode *to, CUgraph graph, const CUgraphNode *dep
     return CUDA_SUCCESS;
 }
 
-/* Asked of the nodes that a capture's streams depend on: no memory's is among them. */
+/* Called for the nodes that a capture's streams depend on, which never have memory. */
 static CUresult get_dependencies(CUgraphNode node, CUgraphNode *to, size_t *count)
 {
     const struct step *step = (const void *)node;
@@ -105,7 +105,7 @@ static CUresult get_type(CUgraphNode node, int *type)
     return CUDA_SUCCESS;
 }
 
-/* How many nodes a graph has; no caller asks which. */
+/* The number of a graph's nodes; no caller asks which nodes. */
 static CUresult get_nodes(CUgraph graph, CUgraphNode *nodes, size_t *count)
 {
     if (!soft_is_graph(graph)) return CUDA_ERROR_INVALID_VALUE;

@@ -9,7 +9,7 @@
 static CUresult hand_out(enum soft_class class, CUdeviceptr *to, uint64_t bytes, uint64_t address)
 {
     CUcontext context = soft_current();
-    if (!address) { /* there is no such long range of addresses */
+    if (!address) { /* no such long range of addresses is left */
         soft_give(context->device, bytes);
         soft_refused(class, context->device, bytes);
         return CUDA_ERROR_OUT_OF_MEMORY;

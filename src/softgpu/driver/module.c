@@ -15,7 +15,7 @@
 
 #define VARIABLES   16
 #define NAME        64
-#define IMAGE_LEAST 64 /* bytes that every image has at least, so that they may be read */
+#define IMAGE_LEAST 64 /* fewest bytes of an image, so that these may be read */
 
 struct module {
     uint64_t bytes, local; /* size of its code; local memory of each thread */
@@ -26,7 +26,7 @@ struct module {
 
 static const char first_line[] = "softgpu module\n";
 
-/* Reads a line that declares a variable; false for other lines. */
+/* Reads a line that declares a variable; false: another line. */
 static bool read_variable(const char *line, bool *managed, char name[NAME], uint64_t *bytes)
 {
     char word[16];

@@ -1,6 +1,6 @@
 /*
  * Stream-ordered pools: how much device memory each holds (reserved), and how much of it the program has (used). A pool
- * grows by whole granules when the used memory no longer fits. It gives back memory above its threshold at a
+ * grows by whole granules when the used memory no longer fits. It releases memory above its threshold at a
  * synchronisation, or when trimmed. Holes inside a pool are not modelled.
  */
 #include "softgpu/driver/driver.h"
@@ -114,7 +114,7 @@ static void remove_pool(CUmemoryPool pool)
     free(pool);
 }
 
-/* Destroys a pool. Its blocks live on until they are freed; its memory is given back with the last of them. */
+/* Destroys a pool. Its blocks live until they are freed; its memory is released with the last of them. */
 static CUresult destroy(CUmemoryPool pool)
 {
     struct soft_block *block = soft_find(SOFT_mempool, (uint64_t)(uintptr_t)pool);

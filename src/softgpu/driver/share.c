@@ -2,7 +2,7 @@
  * The driver's own share of a device, which grows with what the program loads. It consists of the code of launched
  * kernels, local memory for the kernel that needs most, executables of graphs by their kernels, and the libraries'
  * share. All are estimates; $SOFTGPU_PROFILE's keys `kernels`, `graph_node`, `cublas` and `nccl` give their sizes
- * (`devices`). Without `kernels` the share is 0. If a share shrinks, the driver keeps the memory and uses it again.
+ * (`devices`). Without `kernels` the share is 0. If a share shrinks, the driver keeps the memory for later use.
  */
 #include "softgpu/driver/driver.h"
 

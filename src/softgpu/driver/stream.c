@@ -13,12 +13,12 @@ struct CUstream_st {
     int priority;
     CUgraph capturing;
     unsigned long long capture; /* its number */
-    struct soft_nodes last;     /* what its next operation depends on */
+    struct soft_nodes last;     /* nodes on which the stream's next operation depends */
 };
 
 struct CUevent_st {
     uint64_t recorded_ns;
-    CUgraph graph; /* the graph captured where it was recorded */
+    CUgraph graph; /* the graph in which it was recorded */
     unsigned long long capture;
     struct soft_nodes last;
 };
@@ -66,7 +66,7 @@ static CUresult destroy(CUstream stream)
     return CUDA_SUCCESS;
 }
 
-/* The nodes become those, or, with `add`, those and its own. */
+/* Replaces the nodes, or with `add` appends to them. */
 static void depend(struct soft_nodes *on, const CUgraphNode *nodes, size_t count, bool add)
 {
     if (!add) on->count = 0;
@@ -96,7 +96,7 @@ static CUresult synchronize(CUstream stream)
     return CUDA_SUCCESS;
 }
 
-/* `graph`: NULL for a new one. */
+/* `graph`: `graph` NULL: makes a new one. */
 static CUresult begin_capture(CUstream stream, CUgraph graph)
 {
     if ((uintptr_t)stream <= 2 || !soft_is_stream(stream) || stream->capturing) return CUDA_ERROR_INVALID_VALUE;
@@ -117,7 +117,7 @@ static void leave_capture(struct soft_block *block, void *graph)
     if (block->class == SOFT_stream && stream->capturing == graph) stream->capturing = NULL;
 }
 
-/* The streams that joined by an event leave it, too. */
+/* Streams that joined the capture by an event leave it, too. */
 static CUresult end_capture(CUstream stream, CUgraph *graph)
 {
     if ((uintptr_t)stream <= 2 || !soft_is_stream(stream) || !stream->capturing) return CUDA_ERROR_INVALID_VALUE;
@@ -253,7 +253,7 @@ static void find_capture(struct soft_block *block, void *context)
         running->found = true;
 }
 
-/* A stream that waits for an event of a capture joins it, and waits for what came before the event. */
+/* A stream that waits for an event of a capture joins the capture, and depends on what came before the event. */
 static CUresult wait_event(CUstream stream, CUevent event)
 {
     if (!is_event(event) || !soft_is_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;

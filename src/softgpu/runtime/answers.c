@@ -16,7 +16,7 @@
 /* The kind of a kernel's result, by its name. */
 enum answer {
     OTHER = 1, /* all other kernels, comparisons too: false or zero */
-    COMPARES,  /* with a number: true only if the test is that nothing is negative */
+    COMPARES,  /* comparison with a number: true only if the test is that nothing is negative */
     HOLDS,
     ALL, /* a reduction of booleans. If these are unknown (truths.c), ALL is true and ANY is false */
     ANY,

@@ -106,7 +106,7 @@ struct softrt_kernel {
     const void *function;
     const char *name;             /* of the device function; valid as long as the wrapper */
     const void *wrapper;          /* of the fat binary with its code; NULL: unknown */
-    int answer, elements, follow; /* what answers.c finds in the name; answer 0: not looked at yet */
+    int answer, elements, follow; /* what answers.c finds from the name; answer 0: not looked at yet */
 };
 void softrt_register_kernel(const void *function, const char *name, const void *wrapper);
 /* Finds a registered kernel. False: no code registered it; `kernel` then has no name. Any thread. */

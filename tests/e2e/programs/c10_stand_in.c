@@ -1,7 +1,7 @@
 /*
  * A stand-in for PyTorch's libc10 with a CUDA caching allocator, for tests without a GPU. It exports the reporting
  * functions of every release (c10/core/Allocator.h), and calls them through its PLT as CUDACachingAllocator.cpp does.
- * The definitions here are "PyTorch's own profiler": they count what reaches them.
+ * The definitions here are "PyTorch's own profiler": they count the reports that reach them.
  *
  * Loaded by c10_program.c with local scope, as Python loads torch.
  */

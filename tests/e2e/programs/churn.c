@@ -1,6 +1,6 @@
 /*
  * A program for kill tests. Its threads announce blocks through the C API, as fast as they can or at a given pace. They
- * count each returned call in a mapped file. Counted calls were handed over.
+ * count each returned call in a mapped file. Counted calls were published.
  *
  *     churn COUNTERS THREADS EVENTS_PER_THREAD PAUSE_US [wait]
  *

@@ -51,7 +51,7 @@ static int plain(void)
     return 0;
 }
 
-/* Asks until an answer comes in time, which on a busy machine may be late for any one question. */
+/* Asks until an answer comes in time; on a busy machine a single answer may be late. */
 static int stats_of(const char *track, struct memprof_stats *stats)
 {
     int late = -1;

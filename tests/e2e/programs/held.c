@@ -3,7 +3,7 @@
  *
  *     held FILE STEPS PAUSE_US LEAKING [CHILDREN]
  *
- * Each step allocates and frees a block. One site fills a cache in the first ten steps, and with LEAKING 1 another
+ * Each step allocates and frees one block. One site fills a cache in the first ten steps, and with LEAKING 1 another
  * leaks 4096 bytes per step. After STEPS steps it waits until it is killed. CHILDREN do the same, with FILE.1, FILE.2,
  * ...
  */
