@@ -124,7 +124,7 @@ static char **make_command(const struct mp_invocation *invocation, uint64_t batc
 }
 
 /* Starts `words` as a process with its output in `log`. */
-static int start(char **words, const char *log, pid_t *pid)
+static int start_process(char **words, const char *log, pid_t *pid)
 {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
@@ -220,7 +220,7 @@ int mp_probing_run_words(const struct mp_invocation *invocation, const char *sho
 {
     pid_t pid;
     show(invocation, shown);
-    int failure = start(words, log, &pid), status = failure ? -1 : wait_for(pid);
+    int failure = start_process(words, log, &pid), status = failure ? -1 : wait_for(pid);
     show(invocation, NULL);
     for (size_t i = 0; words[i]; i++)
         free(words[i]);

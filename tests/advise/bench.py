@@ -8,7 +8,7 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
 sys.dont_write_bytecode = True
 import harness
-import told
+import advice_text
 
 PYTHON = harness.python_with_torch()
 PROGRAMS = harness.SOURCE / "tests" / "advise" / "programs.py"
@@ -50,7 +50,7 @@ def record(folder, name, habits):
 def answer(path, *options):
     """The advice as JSON, with which the text is compared."""
     found = harness.answer("advise", path, *options)
-    wrong = told.differences(found, harness.memprof("advise", path, *options).stdout)
+    wrong = advice_text.differences(found, harness.memprof("advise", path, *options).stdout)
     assert not wrong, wrong
     return found
 

@@ -8,7 +8,7 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import bench
 import harness
-import told
+import advice_text
 
 # By the name in JSON: what docs/manual/advise.md and the manual page say about it.
 KINDS = {
@@ -50,18 +50,18 @@ class Kinds(harness.TestCase):
 
     @harness.unittest.skipUnless(bench.PYTHON, "no Python here has torch")
     def test_text_and_json_agree(self):
-        """The advice on a training with several kinds of habits; told.py notices wrong texts."""
+        """The advice on a training with several kinds of habits; advice_text.py notices wrong texts."""
         path = bench.record(self.folder, "decoder", "held,late,foreach")
         options = ("-n", "0", "--track", "cpu/torch")
         found = harness.answer("advise", path, *options)
         self.assertGreater(len({change["pattern"] for change in found["changes"]}), 2)
         text = harness.memprof("advise", path, *options).stdout
-        self.assertEqual(told.differences(found, text), [])
+        self.assertEqual(advice_text.differences(found, text), [])
         for change in found["changes"]:
             for key, value in (("saved_bytes", change["saved_bytes"] // 2), ("text", "another"), ("cost", "another"),
                                ("code", "another"), ("peak_bytes", 2 * change["peak_bytes"])):
                 kept, change[key] = change[key], value
-                self.assertEqual(len(told.differences(found, text)), 1, key)
+                self.assertEqual(len(advice_text.differences(found, text)), 1, key)
                 change[key] = kept
 
     def test_kinds_that_are_gone(self):

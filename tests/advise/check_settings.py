@@ -17,7 +17,7 @@ HERE = pathlib.Path(__file__).resolve()
 sys.path[:0] = [str(HERE.parents[1]), str(HERE.parents[1] / "unit" / "analysis")]
 import asserted
 import naive_allocator
-import told
+import advice_text
 from check_torch_replay import snapshot_of
 
 MEMPROF = str(pathlib.Path(os.getcwd()) / "memprof")
@@ -172,7 +172,7 @@ def advise(path, *options):
                    for form in (["--json"], []))
     assert found.returncode in (0, 4) and found.returncode == text.returncode, found.stderr
     found = json.loads(found.stdout)
-    wrong = told.differences(found, text.stdout)
+    wrong = advice_text.differences(found, text.stdout)
     assert not wrong, wrong
     return found
 

@@ -1,4 +1,4 @@
-/* libc10.so as far as attach looks at it: the CPU allocator's functions, by their names in PyTorch. */
+/* libc10.so as attach sees it: the CPU allocator's functions, under their names in PyTorch. */
 #include <stdlib.h>
 
 void *_ZN3c109alloc_cpuEm(size_t bytes);

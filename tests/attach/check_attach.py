@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""memprof attach, on programs that already run: what it records is what they did and what hooks saw of them, stacks are
-those that hooks see, it leaves a program as it was, and it says in a sentence where it cannot attach."""
+"""memprof attach, on running programs. The recording has what the programs did and what hooks see, with the same
+stacks. A program stays unchanged, and a sentence says why it cannot be attached to."""
 
 import csv
 import json
@@ -103,7 +103,7 @@ print(400)
 """
 
 
-# Runs the command after it, for which the kernel refuses bpf(2).
+# Runs a command for which the kernel refuses bpf(2).
 WITHOUT_BPF = """
 import ctypes, os, struct, sys
 steps = [(0x20, 0, 0, 0), (0x15, 0, 1, 321), (6, 0, 0, 0x50001), (6, 0, 0, 0x7fff0000)]  # call 321: EPERM; else allowed
@@ -116,7 +116,7 @@ os.execv(sys.argv[1], sys.argv[1:])
 
 
 def why_not():
-    """Why nothing can be attached to here; None where it can."""
+    """Why nothing can be attached to here; None: it can."""
     if harness.SANITIZED:
         return "a sanitized memprof"
     said = subprocess.run([harness.MEMPROF, "attach", str(os.getpid())], capture_output=True, text=True).stderr
@@ -150,7 +150,7 @@ class Attached(harness.TestCase):
         return self.attach_all(pid, (self.recording, options))[0]
 
     def attach_all(self, pid, *each):
-        """Attaches to the program several times at once: to each file, with its options."""
+        """Attaches to the program several times at once, each time with its own file and options."""
         begun = [self.begin(pid, output, *options) for output, options in each]
         for started in begun:
             said = started.stderr.readline()
@@ -168,7 +168,7 @@ class Attached(harness.TestCase):
         return started
 
     def blocks(self, path, track=None):
-        """(address, bytes, whether it was freed, stack from the outside) of each block, as they were allocated."""
+        """(address, bytes, True if freed, stack from the outside) of each block, in order of allocation."""
         table = self.folder / "blocks.csv"
         harness.memprof("export", path, "--format", "csv", "-o", table, "--force")
         with open(table, newline="") as file:
@@ -178,7 +178,7 @@ class Attached(harness.TestCase):
         return [(row["address"], row["bytes"], bool(row["free_ns"]), row["stack"].split(";")) for row in rows]
 
     def test_without_bpf(self):
-        """Plain probes see the same blocks and native frames. They see no driver."""
+        """Plain probes see the same blocks and native frames. They do not see the driver."""
         self.before = [sys.executable, "-c", WITHOUT_BPF]
         self.test_events_are_those_of_the_program()
         self.assertIn("the kernel refuses BPF here", " ".join(harness.answer("info", self.recording)["coverage"]["notes"]))
@@ -196,7 +196,7 @@ class Attached(harness.TestCase):
         self.assertFalse(answer["coverage"]["complete"])
         self.assertEqual(answer["coverage"]["missed_frees"], 0)
         self.assertIn(f"{2 * ROUNDS * 11 // 10} taken, {2 * ROUNDS} freed", said)
-        # Each thread keeps a block of each ten, so what was seen of both says when memprof came.
+        # Each thread keeps one block of ten, so the recorded ones show when memprof came.
         kept = [block for block in blocks if not block[2]]
         self.assertGreater(len(blocks), ROUNDS)
         self.assertLess(abs(len(blocks) - 11 * len(kept)), 24)
@@ -211,7 +211,7 @@ class Attached(harness.TestCase):
             return [(int(row["alloc_ns"]), int(row["bytes"])) for row in csv.DictReader(file) if row["alloc_ns"]]
 
     def test_in_a_container(self):
-        """Threads have the numbers that memprof itself sees; where none can be had, a sentence says so."""
+        """Threads have the numbers that memprof itself sees; if none are known, a sentence says so."""
         inside = ["unshare", "--pid", "--fork", "--mount-proc"]
         if subprocess.run([*inside, "true"], capture_output=True).returncode:
             self.skipTest("no pid namespace can be made")
@@ -234,7 +234,7 @@ class Attached(harness.TestCase):
         self.assertEqual(len(done.stderr.splitlines()), 1)
 
     def test_a_bound_on_the_cost(self):
-        """A sample is taken where the bound asks for it, and stands for what the program allocated."""
+        """A sample is taken if the bound demands it, and represents what the program allocated."""
         for most, sampled in (("100%", False), ("0.01%", True)):
             with self.subTest(most=most):
                 service = self.serve(rounds=3000, rate=1000)
@@ -269,12 +269,13 @@ class Attached(harness.TestCase):
                 seen = [[int(block[0], 16), int(block[1]), [f"{name}:{line}" for name, line in
                                                             [frame.groups() for frame in stack if frame]][-2::-1]]
                         for block, stack in zip(blocks, frames)]
-                # Two threads take blocks, and write what they did, in no order between them.
+                # Two threads allocate and write a log, in no common order.
                 told = json.loads(truth.read_text())[-len(seen):]
                 self.assertLess(sum(one not in told for one in seen), 3)
 
     def test_libunwind_sees_the_same_stacks(self):
-        """Two that attach at once, one by our rules and one by libunwind's, see the same frames of each block."""
+        """Two memprofs attach at once, one with its own rules and one with libunwind, and see the same frames of each
+        block."""
         if "without libunwind" in subprocess.run([harness.MEMPROF, "attach", "--unwind", "libunwind", str(os.getpid())],
                                                  capture_output=True, text=True).stderr:
             self.skipTest("memprof was built without libunwind")
@@ -303,7 +304,7 @@ class Attached(harness.TestCase):
         self.assertEqual(service.returncode, 0)
 
     def test_killed_and_detached_under_load(self):
-        """The program does not notice: what it prints is what it prints without."""
+        """The program does not notice: it prints the same as without."""
         times = 200 if os.environ.get("MEMPROF_TEST_LONG") else 10
         service, done = self.serve(rounds=30000, rate=2000), 0
         whole = f"66000 taken, 60000 freed, sum {2 * sum(i % 256 for i in range(30000))}\n"
@@ -322,7 +323,7 @@ class Attached(harness.TestCase):
         self.assertEqual(service.wait(), 0)
 
     def test_asked_meanwhile(self):
-        """`top` and questions with --pid show what is live by then. Nothing of the session is left."""
+        """`top` and questions with --pid show the live blocks. Nothing of the session is left."""
         def ask(*words):
             return subprocess.run([harness.MEMPROF, *words], capture_output=True, text=True, env=self.environment)
         self.environment["XDG_RUNTIME_DIR"] = str(self.folder)
@@ -382,7 +383,8 @@ class Attached(harness.TestCase):
             self.assertEqual(recorded.get(track), wanted.get(track), track)
 
     def test_children(self):
-        """A forked child, its own, and another program are recorded, from soon after they began; else they count."""
+        """A forked child, its own child, and another program are recorded soon after they begin; otherwise they are
+        counted."""
         script = self.folder / "kids.py"
         script.write_text(KIDS)
         for options in (["--children"], []):
@@ -436,7 +438,8 @@ class Attached(harness.TestCase):
         self.assertIn(f"validate:{validated}", lines)
 
     def test_a_sample_is_an_estimate(self):
-        """Six draws at once, of the same blocks: their mean lies within four standard errors of what another attach saw."""
+        """Six samples at once of the same blocks: their mean is within four standard errors of an unsampled
+        recording."""
         service = self.serve(rounds=6000, rate=1000)
         attached = self.attach_all(service.pid, (self.recording, ()), *[(self.folder / f"{i}.mp", ["--max-overhead", "0.01%"])
                                                                         for i in range(6)])
@@ -470,7 +473,7 @@ class Attached(harness.TestCase):
         self.assertIn("attached to process", begun)
 
     def both(self, program, track, driver, *prefix):
-        """The blocks of a program by hooks and by probes, which watched it at once; from the attaching on."""
+        """A program's blocks by hooks and by probes at the same time, from the attaching on."""
         script, hooked = self.folder / "train.py", self.folder / "hooked.mp"
         script.write_text(program)
         started, (_, pid) = self.start(*prefix[:-1], harness.MEMPROF, "snapshot", "--quiet", "-o", hooked,
@@ -486,7 +489,7 @@ class Attached(harness.TestCase):
 
     def hold_stacks(self, both):
         def own(stack):
-            # Hooks put the path of the forward before a node of backward, in the place of the engine's thread.
+            # In backward, hooks replace the engine's thread by the forward path of the node.
             stack = stack[stack.index("backward of") + 1:] if "backward of" in stack else stack
             engine = [i for i, frame in enumerate(stack) if frame.startswith("torch::autograd::Engine::")]
             return stack[engine[-1]:] if engine else stack
@@ -495,7 +498,7 @@ class Attached(harness.TestCase):
             return [frame for frame in own(stack) if ".py:" in frame]
 
         def native_of(stack):
-            # Hooks and probes stand in different functions of c10. Hooks name libraries by links, probes by files.
+            # Hooks and probes are in different functions of c10. Hooks name libraries by links, probes by files.
             stack = [re.sub(r"\.so[.\d]*\+", ".so+", frame) for frame in own(stack)]
             return [frame for frame in stack if not frame.startswith(("c10::", "libc10"))]
         same_python = sum(python_of(one[3]) == python_of(other[3]) for one, other in both)
@@ -517,11 +520,12 @@ class Attached(harness.TestCase):
         self.assertGreater(len(both), 2000)
         self.hold_stacks(both)
         self.assertTrue(any("backward of" in one[3] for one, _ in both))
-        # Segments, too; tensors of the CPU end with the first block of the device, which is there from the beginning.
+        # Segments, too. CPU tensors end with the device's first block, which exists from the beginning.
         rows = [self.blocks(path, "cuda:0/driver") for path in (self.folder / "hooked.mp", self.recording)]
         self.assertGreater(len(rows[1]), 1)
         self.assertEqual([row[:3] for row in rows[0][-len(rows[1]):]], [row[:3] for row in rows[1]])
-        # CUPTI calls from inside of the driver's function, which probes watch: the stack leads out of it for both.
+        # CUPTI reports from inside of the driver's function, which probes watch: for both, the stack continues with the
+        # caller.
         self.assertTrue(all(any("cudaMalloc" in frame for frame in row[3]) for row in rows[0][-len(rows[1]):]))
         self.assertLess(len(self.blocks(self.recording, "cpu/torch")), 10)
 
@@ -536,7 +540,7 @@ class Saying(harness.TestCase):
 
 
 class Words(Saying):
-    """What needs no rights is said everywhere."""
+    """Messages that need no rights appear everywhere."""
 
     def test_words_that_are_not_understood(self):
         for words in (["soon"], ["0"], ["-1"], ["99999999999"], ["1", "--for", "soon"], ["1", "--stacks", "deep"],
@@ -563,7 +567,7 @@ class Words(Saying):
 
 class Refused(Saying):
     def build(self, name, text, *options):
-        """The path; None where this machine cannot build it."""
+        """The path; None: this machine cannot build it."""
         built = self.folder / name
         done = subprocess.run([*os.environ.get("CC", "cc").split(), "-x", "c", "-", "-x", "none", "-o", built, *options], input=text,
                               text=True, capture_output=True)

@@ -1,5 +1,5 @@
-"""Allocates by c10's functions of LIBRARY (c10.c) from Python functions of several kinds on two threads, and writes to FILE
-what stack Python itself says each block has: frames.py LIBRARY FILE"""
+"""Allocates with c10's functions of LIBRARY (c10.c) from several kinds of Python functions on two threads, and writes
+to FILE the stack that Python itself gives for each block: frames.py LIBRARY FILE"""
 
 import ctypes
 import json

@@ -1,4 +1,4 @@
-/* Preloaded: the program has the driver mapped, and waits for a byte on its standard input. */
+/* Preloaded: waits for a byte on standard input once the program has mapped the driver. */
 #include <unistd.h>
 __attribute__((constructor)) static void wait_for_attach(void)
 {

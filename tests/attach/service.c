@@ -1,5 +1,5 @@
-/* A program to attach to: a service without steps. Its rounds, their number a second, and what it does come as
- * arguments; at the end it prints what it did, and whether anything in it was disturbed.
+/* A program to attach to: a service without steps. The arguments are its rounds, their number per second, and its work.
+ * At the end it prints what it did, and whether anything was disturbed.
  *
  *     service LIBRARY c10 ROUNDS RATE    takes and frees blocks on two threads by c10's functions of that library, and
  *                                        keeps one of each ten

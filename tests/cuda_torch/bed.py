@@ -1,6 +1,6 @@
-"""PyTorch's real CUDA allocator on the stand-in GPU: running programs there under memprof, and what PyTorch itself says
-of each. The tests run in the environment that tools/cuda-torch makes, with the newest PyTorch or $MEMPROF_TORCH's version,
-the long form with each of VERSIONS; where pip cannot be reached they are skipped."""
+"""PyTorch's real CUDA allocator on the stand-in GPU: runs programs there under memprof, with PyTorch's own data about
+each run. The tests run in the environment of tools/cuda-torch, with the newest PyTorch or $MEMPROF_TORCH's version; the
+long form with each of VERSIONS. They are skipped if pip cannot be reached."""
 
 import json
 import os
@@ -14,7 +14,7 @@ sys.path.insert(0, str(SOURCE / "tests" / "e2e"))
 INSIDE = "MEMPROF_IN_CUDA_TORCH"
 VERSION = os.environ.get("MEMPROF_TORCH")
 VERSIONS = ("", "2.7.1", "2.9.1", "2.11.0")  # of the long form; "": the newest
-# The tests that run on each; the others on the newest alone.
+# The tests that run on each version; the others run only on the newest.
 ON_ALL = ("check_allocations.py", "check_harmless.py", "check_kinds.py", "check_values.py", "check_torch.py",
           "check_newer.py", "check_versions.py", "plan/check_ranks.py")
 MIB = 1 << 20
@@ -42,7 +42,7 @@ main = harness.main
 
 
 def settings(**variables):
-    """The environment of a program: only what is named here is set of the allocator and the stand-in."""
+    """A program's environment: only these variables are set for the allocator and the stand-in."""
     environment = {name: value for name, value in os.environ.items()
                    if name == "SOFTGPU_ON" or not name.startswith(("PYTORCH", "SOFTGPU", "CUBLAS", "MEMPROF_CONF"))}
     environment.update({name: str(value) for name, value in variables.items()})
@@ -50,7 +50,7 @@ def settings(**variables):
 
 
 class Run:
-    """A program that was run: `truth` (truth.py), `said` (stderr), `output`, `path` of the recording, `status`."""
+    """The result of a program: `truth` (truth.py), `said` (stderr), `output`, `path` of the recording, `status`."""
 
     def rows(self):
         if not hasattr(self, "_rows"):
@@ -62,7 +62,7 @@ class Run:
         return self._rows
 
     def blocks(self, track="cuda:0/torch"):
-        """In the order of their allocation."""
+        """In order of allocation."""
         found = [row for row in self.rows() if row["type"] == "block" and row["track"] == track]
         for row in found:
             row["address"] = int(row["address"], 16)
@@ -80,7 +80,8 @@ class Run:
 class TestCase(harness.TestCase):
     def execute(self, program, *arguments, options=(), history=False, recorded=True, status=0, how="snapshot",
                 **variables):
-        """Runs programs/NAME.py, or a text. `history`: with PyTorch's own on from the start; `how`: "plan", too."""
+        """Runs programs/NAME.py, or a text. `history`: PyTorch's own history is on from the start; `how`: "plan",
+        too."""
         run = Run()
         run.path, truth = self.folder / "run.mp", self.folder / "truth.json"
         if "\n" in program:
@@ -100,7 +101,7 @@ class TestCase(harness.TestCase):
         return run
 
     def assert_totals(self, run):
-        """Counts and totals of every device, by PyTorch's own statistics."""
+        """Counts and totals of every device, from PyTorch's own statistics."""
         tracks = run.tracks()
         for number, device in enumerate(run.truth["devices"]):
             stats = device["stats"]
@@ -113,7 +114,7 @@ class TestCase(harness.TestCase):
                  "reserved_peak_bytes": stats["reserved_bytes.all.peak"], "ooms": stats["num_ooms"]}, f"cuda:{number}")
 
     def assert_trace(self, run, device=0):
-        """Allocation by allocation, by PyTorch's own history, all of which the program recorded itself."""
+        """Compares each allocation with PyTorch's own history, which the program recorded completely."""
         entries = [entry for entry in run.truth["devices"][device]["trace"] if entry["action"] == "alloc"]
         blocks = run.blocks(f"cuda:{device}/torch")
         self.assertEqual(len(blocks), len(entries))
@@ -122,8 +123,8 @@ class TestCase(harness.TestCase):
             self.assertGreaterEqual(block["bytes"], entry["size"], number)
 
     def assert_requests(self, run, device=0):
-        """What was asked for, on which stream: allocation by allocation, by what PyTorch told the shim in this very
-        run. Two runs are not the same: autograd's threads free while the main one goes on."""
+        """Compares each allocation's requested size and stream with what PyTorch reported to the shim in that run. Two
+        runs differ: autograd's threads free while the main thread goes on."""
         entries = run.truth["devices"][device]["trace"]
         blocks = run.blocks(f"cuda:{device}/torch")
         self.assertEqual(len(blocks), len(entries))
@@ -131,7 +132,7 @@ class TestCase(harness.TestCase):
                          [(entry["addr"], entry["size"], entry["stream"]) for entry in entries])
 
     def assert_end(self, run, device=0):
-        """The segments at the end as PyTorch has them, block by block."""
+        """The segments at the end as PyTorch lists them, block by block."""
         path = self.folder / "exported.json"
         harness.memprof("export", run.path, "--force", "--format", "pytorch", "-o", path)
         def end(segments):
@@ -142,7 +143,7 @@ class TestCase(harness.TestCase):
                     for segment in segments if segment["device"] == device}
         found = end(json.loads(path.read_text())["segments"])
         truth = end(run.truth["devices"][device]["segments"])
-        # Of the end itself, not of when memory ran out before.
+        # About the end itself, not about an earlier out-of-memory.
         frag = truth and harness.answer("frag", run.path, "--track", f"cuda:{device}/torch", "--from", "100%",
                                         status=(0, 4))
         if frag:

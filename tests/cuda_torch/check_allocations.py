@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""PyTorch's real CUDA allocator, allocation by allocation: what memprof recorded against PyTorch's own history, statistics
-and segments (bed.py)."""
+"""PyTorch's real CUDA allocator, allocation by allocation: compares memprof's recording with PyTorch's own history,
+statistics and segments (bed.py)."""
 import os
 import sys
 
@@ -37,7 +37,7 @@ class Allocations(bed.TestCase):
         self.assert_requests(shim)
 
     def assert_segments(self, run):
-        """The driver's blocks are those that PyTorch's trace got and gave back, in that order."""
+        """The driver's blocks are those that PyTorch's trace allocated and freed, in that order."""
         conf = run.truth["devices"][0]
         if any(segment["is_expandable"] for segment in conf["segments"]):
             return

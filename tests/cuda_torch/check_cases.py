@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What PyTorch's real CUDA allocator showed to be wrong, each a case: out-of-memory and refusals that are survived, caches
-that are emptied, the program's own history and snapshots, pending frees, windows; and who holds what there."""
+"""Errors that PyTorch's real CUDA allocator has shown, one case each: survived out-of-memory and refusals, emptied
+caches, the program's own history and snapshots, pending frees, windows, and holders."""
 import json
 import os
 import subprocess
@@ -57,7 +57,8 @@ time.sleep(0.06)
                 self.assertEqual((frag["oom"]["requested_bytes"], frag["oom"]["cause"]), (400 * bed.MIB, "capacity"))
 
     def test_the_last_after_others(self):
-        """Whoever looks for a batch that fits has survived some: the one that ends the program is told too."""
+        """A program that searches for the largest batch survives some failures: the one that ends it is reported,
+        too."""
         run = self.execute(BEGIN + """
 for size in (4, 3, 2):
     try:
@@ -77,7 +78,7 @@ tensor(500 * MIB)
         self.assertIn("OUT OF MEMORY on cuda:0/torch: asked for 4.00 GiB", run.said)
 
     def test_the_first_of_all_on_a_slow_machine(self):
-        """Between the driver's refusal and PyTorch's own report lies whatever time the machine takes."""
+        """The machine may take any time between the driver's refusal and PyTorch's own report."""
         (self.folder / "slow.c").write_text("""#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <unistd.h>
@@ -187,7 +188,7 @@ kept = tensor(600 * MIB)
 
 class MemPools(bed.TestCase):
     def test_that_are_never_divided(self):
-        """Others may use them once memory runs out; a replay of the recording as it was set knows both."""
+        """Other requests may use it once memory runs out; a replay with the recorded settings knows that."""
         run = self.execute(BEGIN + """
 limit = 100 * MIB / torch.cuda.get_device_properties(0).total_memory
 torch.cuda.set_per_process_memory_fraction(limit)
@@ -225,7 +226,7 @@ with torch.cuda.stream(side):
 
 class Captures(bed.TestCase):
     def test_reused_after_the_streams_joined(self):
-        """PyTorch asks the capture what each stream depends on; it does not ask unless it was set to."""
+        """PyTorch asks the capture for each stream's dependencies, but only if it was set to."""
         for settings, said in ((None, "False False"), ("graph_capture_record_stream_reuse:True", "False True")):
             with self.subTest(settings=settings):
                 run = self.execute(BEGIN + REUSED, **({"PYTORCH_CUDA_ALLOC_CONF": settings} if settings else {}))
@@ -234,7 +235,7 @@ class Captures(bed.TestCase):
 
 
     def test_an_empty_one_is_warned_of(self):
-        """PyTorch asks how many nodes a graph has: calls of libraries, copies and fills are some."""
+        """PyTorch asks for a graph's number of nodes, which includes calls of libraries, copies and fills."""
         run = self.execute(BEGIN + """
 import warnings
 ones, other = (torch.ones(64, 64, device="cuda") for _ in range(2))
@@ -255,7 +256,7 @@ for work in (lambda: None, lambda: tensor(1), lambda: torch.mm(ones, other, out=
 
 class History(bed.TestCase):
     def test_more_than_is_read(self):
-        """What a replay does not know is said: of 50 000 allocations in one go the ring has the last."""
+        """A replay says what it does not know: of 50 000 allocations in a row, the ring has only the last."""
         run = self.execute("""
 import torch
 kept = []
@@ -282,7 +283,7 @@ torch.cuda.memory._snapshot()
         self.assertEqual(asked, [40, *range(1000, 1400, 4)])
 
     def test_what_ends_it_loses_nothing(self):
-        """A fork, and the program's own switch, after which it begins anew."""
+        """A fork, and a history that the program itself switches off, after which the shim's begins again."""
         for end in ("if os.fork() == 0: os._exit(0)", "torch.cuda.memory._record_memory_history(None)"):
             with self.subTest(end=end):
                 run = self.execute(BEGIN + f"""import os
@@ -293,7 +294,7 @@ for size in range(1000, 1012, 4):
                 self.assertEqual([block["requested_bytes"] for block in run.blocks()], [1000, 1004, 1008])
 
     def test_own_history_on_another_thread(self):
-        """PyTorch up to 2.6 gives annotations only to the thread that was the first to begin a history: not to ours."""
+        """PyTorch up to 2.6 sends annotations only to the first thread that begins a history: not to the shim's."""
         program = BEGIN + """
 from torch.profiler import record_function
 kept = tensor(10)
@@ -322,7 +323,8 @@ for number in range(40):
         self.assert_totals(run)
         text = harness.memprof("frag", run.path, "--track", "cuda:0/torch").stdout
         self.assertNotIn("instead of", text)
-        # When a stream had done with a block no recording says: a replay needs less, and what was recorded stands beside.
+        # No recording has the moment when a stream was done with a block: the replay reserves less, and the recorded
+        # bytes are given, too.
         replayed = harness.memprof("frag", run.path, "--track", "cuda:0/torch", "--replay", "").stdout
         self.assertNotIn("MiB as recorded", replayed)
         self.assertIn(f"recorded were {stats['reserved_bytes.all.peak'] / bed.MIB:.1f} MiB", replayed)
@@ -334,7 +336,8 @@ for number in range(40):
 
 class Categories(bed.TestCase):
     def test_workspace_of_cublas(self):
-        """Its size is the program's choice. PyTorch 2.15 takes one for each product; older ones keep one a thread."""
+        """The program chooses its size. PyTorch 2.15 takes one workspace for each product; older versions keep one per
+        thread."""
         for kib, config in ((8192 + 128, None), (3 * 1024, ":1024:3"), (16 * 4096, ":4096:16")):
             with self.subTest(config=config):
                 variables = {"CUBLAS_WORKSPACE_CONFIG": config} if config else {}
@@ -349,7 +352,7 @@ class Categories(bed.TestCase):
 
 class Leaks(bed.TestCase):
     def test_of_a_running_program(self):
-        """What lives is the tensors alone: the segments that they lie in are not counted beside them."""
+        """Only the tensors are live: their segments are not counted in addition."""
         run = self.execute(BEGIN + """
 import os, subprocess
 kept = [tensor(3 * MIB + 512 * number) for number in range(20)]
@@ -364,7 +367,7 @@ print(json.dumps([torch.cuda.memory_allocated(), answer["outstanding"]["bytes"]]
 
 class Collector(bed.TestCase):
     def assert_no_difference(self, run):
-        """No note says that CUPTI's records and its callbacks were not the same."""
+        """No note says that CUPTI's records and callbacks differ."""
         self.assertIn("cupti", run.info()["coverage"]["sources"])
         notes = [note for note in run.info()["coverage"]["notes"] if "of CUPTI" in note or "by CUPTI" in note]
         self.assertEqual(notes, [])
@@ -417,7 +420,7 @@ time.sleep(0.1)
 
 
 class Holders(bed.TestCase):
-    """What Python holds, by its names; what only a graph, a library or a stream does, as native code with the place."""
+    """Objects of Python are named; a graph, a library or a stream is native code, with its site."""
 
     def test_of_graphs_pools_and_streams(self):
         run = self.execute("""

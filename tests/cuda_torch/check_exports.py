@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Snapshots of PyTorch's real CUDA allocator: recordings written as such say what PyTorch itself says, segment by segment
+"""Snapshots of PyTorch's real CUDA allocator: exported recordings agree with PyTorch's own snapshot, segment by segment
 and block by block, and their traces replay exactly."""
 import os
 import pickle
@@ -14,7 +14,7 @@ import harness
 sys.path.insert(0, str(bed.SOURCE / "tests" / "unit" / "exchange"))
 from check_export import as_lists  # noqa: E402
 
-# Programs whose export does not replay as it was, and why.
+# Programs whose export does not replay exactly, and why.
 INEXACT = {
     "pools_and_streams": "when a stream had done with a block is not recorded: its free is told as complete at once; and "
                          "the pool of memory that was given back before it was looked at is not known before PyTorch 2.10",
@@ -46,7 +46,7 @@ class Exports(bed.TestCase):
         self.assert_frees(run, snapshot)
 
     def assert_segments(self, snapshot, truth, device):
-        """Everything but frames, and what was asked for last where nothing is now."""
+        """Everything but frames, and the last requested size of free memory."""
         def told(segments):
             return sorted(([{key: value for key, value in {**segment, "blocks": None}.items() if key != "frames"},
                             [{key: value for key, value in block.items() if key != "frames" and
@@ -56,7 +56,7 @@ class Exports(bed.TestCase):
         self.assertEqual(told(snapshot["segments"]), told(truth["devices"][device]["segments"]))
 
     def assert_frees(self, run, snapshot):
-        """Entries of frees have the stacks of the frees (--free-stacks): those of some are none of any alloc."""
+        """Entries of frees have the frees' own stacks (--free-stacks); some of these are no alloc's."""
         entries = [entry for trace in snapshot["device_traces"] for entry in trace]
         allocs = {id(entry.get("frames")) for entry in entries if entry["action"] == "alloc"}
         frees = [entry for entry in entries if entry["action"] == "free_completed" and "frames" in entry]
@@ -70,7 +70,7 @@ for name_ in check_fresh.PROGRAMS:
 
 class OutOfMemory(bed.TestCase):
     def test_what_the_device_had_free(self):
-        # The context's share is known by readings of the device alone, which memprof takes now and then.
+        # The context's share is known only from readings of the device, which memprof takes now and then.
         run = self.execute("""
 import time
 import torch

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Programs on PyTorch's real CUDA allocator (programs/fresh.py, the first twelve and those from raw_blocks to beams written
-without a look at memprof; programs/documented.py and programs/daily.py, all of them so): every allocation with what was
-asked for and on which stream, totals, out-of-memories, and the segments at the end, by PyTorch's own word."""
+"""Programs on PyTorch's real CUDA allocator: programs/fresh.py, documented.py and daily.py. All but some of fresh.py
+were written without looking at memprof. Every allocation, with requested size and stream, the totals, out-of-memories
+and the segments at the end agree with PyTorch's own data."""
 import os
 import sys
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Programs that end as they would without memprof: status, output, and what PyTorch prints on stderr."""
+"""Programs end as without memprof: status, output, and PyTorch's stderr."""
 import os
 import subprocess
 import sys
@@ -10,7 +10,7 @@ import bed
 import harness
 
 PROGRAMS = {
-    # What Dynamo leaves behind are storages that C++ alone keeps, and FakeTensors.
+    # Dynamo leaves FakeTensors, and storages that only C++ keeps.
     "a compilation that fails": """
 import torch
 model = torch.nn.Linear(16, 16)
@@ -31,7 +31,7 @@ for n in (3, 4, 7):
     run(torch.ones(n, 16, device="cuda")).sum().backward()
 print("done")
 """,
-    # Their address is not to be asked for: PyTorch warns of it.
+    # Their address must not be asked for: PyTorch warns of it.
     "tensors without memory": """
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Allocators beside PyTorch's native one, each by another word than memprof's: stream-ordered memory, an allocator that the
-program plugs in, pinned memory, and what torch.profiler saw of the native one."""
+"""Allocators other than PyTorch's native one, each compared with a source other than memprof: stream-ordered memory, a
+pluggable allocator, pinned memory, and torch.profiler's data about the native one."""
 import json
 import os
 import subprocess
@@ -12,7 +12,7 @@ import bed
 import harness
 
 BEGIN = "import json, torch\nMIB = 1 << 20\n"
-# Hands out twice what was asked, so that whose word is told shows, and writes down what the driver gave.
+# Allocates twice the requested bytes, which shows whose number is reported, and logs the driver's blocks.
 PLUGGED = """
 #include <cuda_runtime_api.h>
 #include <stdio.h>
@@ -44,7 +44,7 @@ DECLARED = "typedef int cudaError_t;\ncudaError_t cudaMalloc(void **, unsigned l
 
 class Kinds(bed.TestCase):
     def test_stream_ordered(self):
-        """PyTorch asks the driver's pool what is used, and what is held."""
+        """PyTorch asks the driver's pool for its used and reserved bytes."""
         run = self.execute(BEGIN + """
 kept = []
 for number in range(40):
@@ -87,7 +87,7 @@ print(torch.cuda.get_allocator_backend())
         self.assertGreater(len(told), len(allocs))
 
     def test_pinned(self):
-        """PyTorch rounds to powers of two, keeps what is let go, and gives it out again."""
+        """PyTorch rounds up to powers of two, keeps freed blocks, and uses them again."""
         run = self.execute(BEGIN + """
 kept, told = [], []
 for number in range(24):
@@ -108,7 +108,7 @@ print(json.dumps(told))
         self.assertEqual(found, blocks)
 
     def test_profiled(self):
-        """torch.profiler counts by the same reports of c10, in code of its own."""
+        """torch.profiler counts the same reports of c10 with its own code."""
         run = self.execute(BEGIN + """
 from torch.profiler import ProfilerActivity, profile
 model = torch.nn.Sequential(torch.nn.Linear(100, 300), torch.nn.ReLU(), torch.nn.Linear(300, 7)).cuda()

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Allocators of PyTorch since 2.7: the two variables with settings, new settings of devices and of pinned memory, pools
-within a graph. memprof's totals equal PyTorch's own of that run; replays and plans have the same peaks."""
+within a graph. memprof's totals equal PyTorch's own in that run; replays and plans have the same peaks."""
 import json
 import os
 import sys
@@ -18,7 +18,7 @@ warnings.simplefilter("ignore")
 def tensor(size, **more):
     return torch.empty(size, dtype=torch.uint8, **(more or {"device": "cuda"}))
 """
-# The change marks the settings that the program began with.
+# The change marks the settings with which the program began.
 MIXED = BEGIN + """
 r, kept = random.Random(5), []
 for number in range(400):
@@ -123,7 +123,7 @@ class Newer(bed.TestCase):
         self.assertEqual((cache["blocks"], cache["bytes"]), (track["allocs"] - track["frees"], track["end_bytes"]))
 
     def check_program(self, program, others):
-        """As it was, and replayed as really run under others."""
+        """As recorded, and replayed as in real runs under other settings."""
         run = self.execute(BEGIN + program)
         self.assert_requests(run)
         self.assertEqual(self.replayed(run)["reserved_peak_bytes"], self.peak(run))
@@ -150,7 +150,7 @@ class Newer(bed.TestCase):
 
     @since(2, 15)
     def test_history_of_pinned_memory_alone(self):
-        """PyTorch's history of devices stays memprof's while the program has that of pinned memory."""
+        """memprof's history of PyTorch's devices stays, even if the program records the history of pinned memory."""
         run = self.execute(BEGIN + HISTORY)
         self.assertEqual([block["requested_bytes"] for block in run.blocks()], [1000, 2000, 4000])
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""PyTorch's own tests about memory, of the test_cuda.py that $MEMPROF_TORCH_TESTS has: those that pass on the stand-in GPU
-pass under memprof, too, and after each of them PyTorch and memprof count the same live bytes and blocks. No wheel has that
-file; Debian's source of PyTorch 2.6 does, and it runs on 2.7: MEMPROF_TORCH=2.7.1. tools/test --long."""
+"""PyTorch's own tests about memory, from the test_cuda.py in $MEMPROF_TORCH_TESTS. Tests that pass on the stand-in GPU
+also pass under memprof; after each, PyTorch and memprof count the same live bytes and blocks. No wheel has that file;
+Debian's source of PyTorch 2.6 does, and it runs on 2.7: MEMPROF_TORCH=2.7.1. tools/test --long."""
 import json
 import os
 import subprocess
@@ -21,7 +21,7 @@ ENDS_MOST = 20  # tests that may end their process
 @unittest.skipUnless(harness.asserted.LONG and TESTS, "tools/test --long with MEMPROF_TORCH_TESTS=FOLDER")
 class OwnTests(bed.TestCase):
     def outcomes(self, name, *before):
-        """By test, its last line."""
+        """By test: its last line."""
         out = self.folder / name
         for _ in range(ENDS_MOST):
             done = subprocess.run([*before, "python3", bed.HERE / "programs" / "own_tests.py", out, TESTS],

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""`frag --replay SETTINGS` of a recording against the same program, really run under those settings: what PyTorch's own
-allocator had reserved at most; and of each program with settings of its own, or on two devices, the replay under those."""
+"""`frag --replay SETTINGS` compared with a real run of the program under these settings: the highest reserved bytes of
+PyTorch's allocator. Programs with settings of their own, or on two devices, are replayed under those."""
 import os
 import sys
 
@@ -12,7 +12,7 @@ import check_fresh
 import harness
 
 CONF = "PYTORCH_CUDA_ALLOC_CONF"
-# Of the bed's programs those that run on one device, each without settings of its own.
+# Those of the bed's programs that run on one device, without their own settings.
 PROGRAMS = {
     **{name: (program, arguments, variables)
        for name, (program, arguments, variables) in check_allocations.PROGRAMS.items() if "expandable" not in name},
@@ -22,15 +22,15 @@ PROGRAMS = {
 }
 SETTINGS = ("expandable_segments:True", "max_split_size_mb:32", "roundup_power2_divisions:4",
             "garbage_collection_threshold:0.6")
-# No two runs are the same: a replay is held against its own run. Threads of two take turns as they come: PyTorch itself
-# reserves 159.4, 169.9 or 180.4 MB in six runs of "server" under roundup_power2_divisions:4. The others ask for less where
-# memory ran out: 77 allocations and 9 times out of memory as it is, 116 and 16 with max_split_size_mb:32.
+# No two runs are the same: each replay is compared with its own run. In two programs, threads take turns at random:
+# PyTorch itself reserves 159.4, 169.9 or 180.4 MB in six runs of "server" under roundup_power2_divisions:4. The others
+# request less after an out-of-memory: 77 allocations and 9 failures as they are, 116 and 16 with max_split_size_mb:32.
 RACING = ("producers", "server", "moved_limits", "trainer")
-# Autograd's thread lets go while the main one goes on: with roundup_power2_divisions:4 PyTorch itself reserves 46.1 MB in
-# four runs of "per_sample" and 48.2 MB in the fifth. A replay is to give what one of some real runs has.
+# Autograd's thread frees while the main thread goes on: with roundup_power2_divisions:4, PyTorch itself reserves 46.1
+# MB in four runs of "per_sample" and 48.2 MB in the fifth. A replay must equal one of several real runs.
 VARYING, RUNS = ("per_sample",), 8
-# Where streams take their time, how long a freed block stays pending depends on the clock: PyTorch itself reserves 153 MB in
-# one run of "paged" and 176 MB in the next. A replay has blocks back at once, as PyTorch has them in a run without delays.
+# If streams take time, the clock decides how long a freed block stays pending: PyTorch itself reserves 153 MB in one
+# run of "paged" and 176 MB in the next. A replay reuses such blocks at once, as PyTorch does in a run without delays.
 EVENTS = "SOFTGPU_EVENT_MS"
 
 
@@ -76,7 +76,7 @@ ALL = harness.asserted.LONG
 for name_ in OWN if ALL else ("full_devices", "expandable_graph", "accumulation"):
     setattr(Replay, f"test_own_{name_}", lambda self, name=name_: self.own(name))
 
-# The others with tools/test --long: each is five runs.
+# The others run with tools/test --long: each is five runs.
 QUICK = ("mempool", "paged", "shared_pools", "stress", "retries", "bisect", "producers", "other_settings", "taken_over")
 for name_ in PROGRAMS if ALL else QUICK:
     setattr(Replay, f"test_{name_}", lambda self, name=name_: self.compare(name))

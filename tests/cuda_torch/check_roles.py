@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""What blocks are likely to be of which a snapshot has no stack, since PyTorch's history began late (programs/roles.py):
-within 2 % of the peak for each category, by what the program itself says of its tensors; with Python's stacks alone, and,
-in the long form (tools/test --long) with native ones. What is beyond the program's own count is libraries' workspace. A graph that
-is held is told by name. programs/roles_unseen.py: those that the rules were not made by, where nothing is guessed but of
-what was there before, and as memprof records them; in the long form all of them."""
+"""Likely categories of blocks without stacks, because PyTorch's history began late (programs/roles.py). Each category
+is within 2 % of the peak by the program's own count, with Python stacks alone, and in the long form (tools/test --long)
+with native ones. Bytes beyond the program's own count are libraries' workspaces. A held graph is named.
+programs/roles_unseen.py has programs on which the rules were not made: as memprof records them, only older blocks are
+guessed. The long form runs all of them."""
 import json
 import os
 import subprocess
@@ -18,7 +18,8 @@ PROGRAMS = ("language", "language_by_tensor", "momentum", "plain", "adapted", "a
             "evaluated_language", "evaluated_images", "held_in_training", "generated", "served")
 UNSEEN = ("recurrent", "competing", "frozen", "corrected", "factored", "mixture", "variational", "found")
 SHORT = ("frozen",)
-# Not guessed: whose state a step without lists is, and the loss's blocks of an evaluation with a graph.
+# Not guessed: the owner of the state of an optimizer's step without lists, and the loss's blocks in an evaluation with
+# a graph.
 UNGUESSED = ("language_by_tensor", "evaluated_language", "evaluated_images")
 HOLD = ("evaluated_language", "evaluated_images", "held_in_training")
 BALLAST = 1 << 30
@@ -27,7 +28,7 @@ WITHIN = 0.02
 
 class Roles(bed.TestCase):
     def run_program(self, program, name, stacks, *before):
-        """What the program counts."""
+        """The program's counts."""
         done = subprocess.run([*before, "python3", bed.HERE / "programs" / program, self.folder, name, stacks],
                               capture_output=True, text=True, timeout=harness.TIMEOUT,
                               env=bed.settings(SOFTGPU_STATE=self.folder / "state"))
@@ -35,7 +36,7 @@ class Roles(bed.TestCase):
         return json.loads((self.folder / f"{name}.json").read_text())
 
     def agree(self, peak, want):
-        """Categories, less the ballast, and bytes at the peak."""
+        """Categories without the ballast, and bytes at the peak."""
         found = {row["category"]: row["bytes"] for row in peak["categories"]}
         whole = peak["peak_bytes"] - BALLAST
         largest = max((role for role in found if found[role] >= BALLAST), key=lambda role: role not in want)

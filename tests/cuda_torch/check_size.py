@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""`memprof size` from three small batches against real runs at larger ones: what PyTorch's own allocator had allocated and
-reserved at most. Where operations take another way above some size, scratch memory comes that no probe has had; the
-bounds hold all the same."""
+"""`memprof size` from three small batches, compared with real runs at larger ones: the highest allocated and reserved
+bytes of PyTorch's own allocator. If operations choose another algorithm at some size, scratch memory comes that no
+probe had; the bounds hold all the same."""
 import json
 import os
 import sys
@@ -15,8 +15,8 @@ ALL = harness.asserted.LONG
 PROBES, BATCHES = (4, 8, 12), (64, 256, 1000) if ALL else (64, 256)
 CAPACITY = 700 * bed.MIB
 EXACT = ("conv", "mlp")  # at 64 and 256 they do what they did in the probes
-# Of tests/sizebench/models.py, which were written for the CPU. At 256 the backward of distances in "siamese" sums rows with
-# 8 MiB of scratch memory, for which PyTorch reserves 20, where 16 MiB would be 16 of its own.
+# From tests/sizebench/models.py, written for the CPU. At 256, the backward of distances in "siamese" sums rows with 8
+# MiB of scratch memory. PyTorch reserves 20 MiB for that, and would reserve 16 for a block of 16.
 MODELS = ("unet", "decoder", "vit", "lstm", "siamese")
 ON_CUDA = f"""import functools, runpy, sys, torch
 sys.argv[0] = {str(bed.SOURCE / 'tests' / 'sizebench' / 'models.py')!r}
@@ -111,7 +111,7 @@ class Probed(Size):
 
 
 class Models(Size):
-    """Networks that sizing was tried on, on the CPU."""
+    """Networks on which sizing was tried, on the CPU."""
 
     def run_at(self, batch, what, **options):
         return self.execute(ON_CUDA, what, "--batch", batch, **options)

@@ -70,7 +70,7 @@ class Versions(bed.TestCase):
         self.assertEqual(times in plan.said, totals["ooms"] > 0, plan.said)
 
     def ranks(self, kind, how, *options):
-        """Each of two ranks against its own statistics."""
+        """Compares each of two ranks with its own statistics."""
         command = [harness.MEMPROF, how, "--force", *options, "-o", self.folder / "run.mp", "--", "python3",
                    bed.HERE / "programs" / "ranks.py", kind]
         result = subprocess.run(command, capture_output=True, text=True, timeout=harness.TIMEOUT,
@@ -90,7 +90,7 @@ class Versions(bed.TestCase):
         self.assertEqual(found, told)
 
     def check_ranks(self, kind):
-        """A plan is not the run's equal to the byte: DDP's threads race."""
+        """A plan differs from the run in some bytes: DDP's threads race."""
         self.ranks(kind, "snapshot")
         (self.folder / "device").write_text(DEVICE.format(8 << 10))
         self.ranks(kind, "plan", "--device", self.folder / "device", "--devices", "2")

@@ -1,8 +1,8 @@
-"""Runs a program and writes what PyTorch itself says of its CUDA allocators: truth.py OUT HISTORY PROGRAM [ARGUMENT...]
+"""Runs a program and writes PyTorch's own data about its CUDA allocators: truth.py OUT HISTORY PROGRAM [ARGUMENT...]
 
-OUT gets, as JSON: of every device the statistics, the segments, and a trace of PyTorch's own memory history: the whole
-one where HISTORY is "history"; else what anybody who looked at it was given. The program's module lives until that is
-written; an exception that ends it is told.
+OUT gets, as JSON, for every device the statistics, the segments, and a trace of PyTorch's own memory history: the whole
+trace if HISTORY is "history", else the entries that each reader got. The program's module lives until OUT is written;
+an exception that ends the program is reported.
 """
 import atexit
 import ctypes
@@ -15,7 +15,7 @@ import traceback
 
 
 def leave():
-    """After all that is registered later, and before Python lets go of the program's tensors."""
+    """Runs after all handlers that are registered later, and before Python frees the program's tensors."""
     sys.stdout.flush()
     sys.stderr.flush()
     ctypes.CDLL(None).exit(1 if failure else 0)
@@ -30,7 +30,7 @@ snapshot_of, witnessed = torch._C._cuda_memorySnapshot, {}
 
 
 def witness(*arguments):
-    """In the place of _cuda_memorySnapshot, and so of what memprof's shim finds there. Entries are given once."""
+    """Replaces _cuda_memorySnapshot, and so what memprof's shim finds there. Entries are returned once."""
     snapshot = snapshot_of(*arguments)
     for device, trace in enumerate(snapshot["device_traces"]):
         witnessed.setdefault(device, []).extend(entry for entry in trace if entry["action"] == "alloc")
@@ -46,7 +46,7 @@ def snapshot_now():
 
 
 def settle():
-    """Waits for autograd's threads, which may let go of the last tensors while the program's own goes on."""
+    """Waits for autograd's threads, which may free the last tensors while the program's thread goes on."""
     before = None
     while (now := [torch.cuda.memory_stats(device)["allocation.all.freed"]
                    for device in range(torch.cuda.device_count())]) != before:

@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
-"""Programs of frameworks as users write them, planned and recorded on the stand-in GPU: the peak is PyTorch's own to the
-byte, output and status are the program's, steps the framework's, blocks have the right categories and modules, and a
-leak that is planted is named. The environment (6 GB) is made by the long form; else the test is skipped where it is not
-there."""
+"""Programs of frameworks as users write them, planned and recorded on the stand-in GPU. The peak is PyTorch's own to
+the byte. Output and status are the program's, steps the framework's, blocks have the right categories and modules, and
+a planted leak is named. The long form makes the environment (6 GB); without it, the test is skipped."""
 import json
 import os
 import pathlib
@@ -48,7 +47,7 @@ RANKS = {"ddp", "fsdp"}
 
 
 def in_environment():
-    """Goes on in the environment of tools/cuda-torch."""
+    """Continues in the environment of tools/cuda-torch."""
     os.environ.setdefault("MEMPROF_BUILD", os.getcwd())
     os.environ.pop("PYTHON3", None)
     tool = [str(SOURCE / "tools" / "cuda-torch")]
@@ -74,7 +73,7 @@ class Frameworks(harness.TestCase):
         shutil.rmtree(cls.inductor, ignore_errors=True)
 
     def execute(self, name, count, leak=False, how="plan", options=()):
-        """Output of the program, and the recordings of its processes that allocated on a device."""
+        """The program's output, and the recordings of processes that allocated on a device."""
         words = PROGRAMS[name][0]
         command = ["python3", HERE / "programs" / words[0], str(count), *words[1:], *(["leak"] if leak else [])]
         environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTORCH")}
@@ -117,16 +116,16 @@ class Frameworks(harness.TestCase):
                 self.assertRegex(json.dumps(peak["sites"]), module)
 
     def leaks(self, name):
-        """The line of the program that allocates, or that holds, is in the first leak."""
+        """The first leak names the program's line that allocates or holds."""
         line = PROGRAMS[name][3]
         if line is None:
             return
-        # Outside of a plan DDP sees that the stand-in of NCCL sends no values, and refuses.
+        # Outside of a plan, DDP notices that the stand-in of NCCL sends no values, and refuses.
         how = {} if name == "ddp" else {"how": "snapshot", "options": ["--holders"]}
         output, recordings = self.execute(name, LEAKED, leak=True, **how)
         if how:
             alone, _ = self.execute(name, LEAKED, leak=True, how=None)
-            # Times differ, and peaks by what autograd's threads still hold.
+            # Times differ, and peaks by blocks that autograd's threads still hold.
             self.assertEqual(*(re.sub(r"\d+\.\d+|PEAK \d+", "", text) for text in (output, alone)))
         self.assert_peaks(output, recordings)
         source = HERE / "programs" / PROGRAMS[name][0][0]

@@ -27,12 +27,12 @@ def address_of(tensor):
 
 
 def plain(path):
-    """Which entry of a container is not compared, nor whether it is one of several."""
+    """Which entry of a container it is, or whether it is one of several, is not compared."""
     return re.sub(r"\[[^\]]*\]", "[*]", path)
 
 
 def run(case, saved, budget_ns):
-    """(holders found, storages leaked), of the look that the program wanted or of its end."""
+    """(holders found, leaked storages) in the look that the program requested, or in the one at its end."""
     accused, found, later = [], [], []
 
     def accuse(tensor):
@@ -71,7 +71,7 @@ def begins(path, wanted):
 
 
 def joined(found):
-    """The entries of one container are one holder, as reports have it of one place."""
+    """All entries of one container are one holder, as in reports about one place."""
     holders_by_path = {}
     for holder in found:
         first = holders_by_path.setdefault((plain(holder.path), holder.kind), holder)

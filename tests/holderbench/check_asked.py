@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Looks for holders while a program runs: on memprof holders --pid, at a signal, when memory runs out, when a leak is
-suspected. memprof does not wait for a program that does not come by, and each program goes on as it would have."""
+"""Looks for holders while a program runs: on memprof holders --pid, at a signal, when memory runs out, and when a leak
+is suspected. memprof does not wait for a program that does not respond, and each program continues as without a
+look."""
 
 import json
 import os
@@ -73,7 +74,7 @@ while goes_on():
     time.sleep(0.05)
 end()
 """,
-    # The interpreter is left alone by nobody: one call of C that does not look at signals.
+    # Signals do not reach the interpreter here: it is in one call of C that does not check for them.
     "native": """
 kept = [torch.ones(1000) for _ in range(5)]
 ready()
@@ -82,7 +83,7 @@ while goes_on():
     time.sleep(0.05)
 end()
 """,
-    # Its own handlers are for nobody's signals but its own.
+    # Its handlers are only for its own signals.
     "own handler before": """
 kept = [torch.ones(1000) for _ in range(5)]
 ready()
@@ -97,7 +98,7 @@ while goes_on():
     time.sleep(0.05)
 end()
 """,
-    # It keeps the one that was there, as who wants to put it back; a look becomes due in its steps.
+    # The program keeps the former handler, as if to restore it; a look becomes due in its steps.
     "own handler, the other kept": """
 import libmemprof, signal
 before = signal.signal(signal.SIGURG, signal.SIG_IGN)
@@ -191,7 +192,7 @@ class Asked(harness.TestCase):
             self.recorder.communicate()
 
     def end_program(self):
-        """It ends by itself, with what it computes when nobody asks."""
+        """It ends by itself, with the same results as without questions."""
         said, told = self.recorder.communicate("\n", timeout=harness.TIMEOUT)
         self.assertEqual(self.recorder.returncode, 0, told)
         alone = subprocess.run([PYTHON, self.folder / "program.py"], input="\n", capture_output=True, text=True,
@@ -206,7 +207,7 @@ class Asked(harness.TestCase):
                 if holder["bytes"] == bytes_each * holder["blocks"]]
 
     def looks(self, path):
-        """When each look of a file was over."""
+        """The time when each look in a file was over."""
         told = subprocess.run([sys.executable, HERE.parent / "unit" / "format" / "read_mp.py", path],
                               capture_output=True, text=True, check=True).stdout
         found = []
@@ -258,7 +259,7 @@ class Asked(harness.TestCase):
                 self.end_program()
 
     def descriptors(self):
-        """Descriptors of the collector, once it has opened and closed none for a moment."""
+        """Descriptors of the collector, once their number has been constant for a moment."""
         before, now = None, set()
         while now != before:
             before, now = now, set(map(int, os.listdir(f"/proc/{self.recorder.pid}/fd")))
@@ -266,8 +267,8 @@ class Asked(harness.TestCase):
         return now
 
     def asked_with_spare(self, pid, spare):
-        """Messages while the collector can open so many files more. Asked anew where the program was too slow to come
-        by."""
+        """The messages when the collector can open only so many more files. Asks again if the program was too slow to
+        respond."""
         before = resource.prlimit(self.recorder.pid, resource.RLIMIT_NOFILE)
         for _ in range(5):
             files = self.descriptors()
@@ -280,7 +281,7 @@ class Asked(harness.TestCase):
         raise AssertionError(result.stderr)
 
     def test_an_answer_that_cannot_be_written_is_refused(self):
-        """The collector has too few descriptors to spare, down to one: it says so, and answers again when it has them."""
+        """The collector has few free descriptors, down to one: it says so, and answers again when it has enough."""
         pid = self.start_program("allocating")
         self.wait_for(self.file.exists)
         refused = []

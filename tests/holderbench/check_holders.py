@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Holders of labelled leaks are named rightly (bench.py), and a look leaves the program as it was (walk_rules.py), with
-the installed torch. Lines that fill containers are read in the code of each CPython (fill_lines.py)."""
+"""Holders of labelled leaks are named correctly (bench.py), and a look leaves the program unchanged (walk_rules.py),
+with the installed torch. Lines that fill containers are found in the code of each CPython (fill_lines.py)."""
 
 import pathlib
 import re

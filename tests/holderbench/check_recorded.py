@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Holders in recordings of real PyTorch programs: of leaks that a program frees when it ends (--holders), of blocks at
-its end, and of blocks without a name. Also the commands' words for them. The program computes the same as without
+"""Holders in recordings of real PyTorch programs: of leaks that a program frees at its end (--holders), of blocks at
+its end, and of blocks without a name. Also tests the commands' words for them. The program computes the same as without
 memprof."""
 
 import json
@@ -14,7 +14,7 @@ import harness
 PYTHON = harness.python_with_torch()
 LEAKS = harness.SOURCE / "tests" / "leakbench" / "programs" / "classic.py"
 
-# The holder of each program's leak in classic.py, by its lines: the path's beginning, a part of it, its kind.
+# The holder of each program's leak in classic.py, by line: the path's beginning, a part of it, its kind.
 HELD = {
     "loss_kept": ("loss_kept().total", "grad_fn", "graph"),
     "outputs_kept": ("outputs_kept().outputs[*]", "", "local"),
@@ -47,7 +47,7 @@ print(hashlib.sha256(torch.randn(100).numpy().tobytes() + repr([float(each) for 
       .hexdigest())
 """
 
-# Lines that end in `# FILLS NAME` are those that the report is to name; of `both` there are two.
+# Lines that end with `# FILLS NAME` are the ones that the report must name; `both` has two.
 FILLED = """
 import libmemprof, torch
 
@@ -99,7 +99,7 @@ if __name__ == "__main__":
     print(float(sum(batch.sum() for batch in loader)))
 """
 
-# Work of the children, and the number of them with tensors of their own at their end.
+# What the children do, and how many have tensors of their own at their end.
 CHILDREN = {"idle": 0, "freed": 0, "kept": 3}
 FORKED = """
 import multiprocessing, os, sys, torch
@@ -129,7 +129,7 @@ if __name__ == "__main__":
     assert os.waitpid(child, 0)[1] == 0
 """
 
-# A worker that reads all objects of its parent, or none. What it has copied of them is printed after memprof's own look.
+# A worker that reads all objects of its parent, or none. It prints how much it copied after memprof's own look.
 COPYING = """
 import multiprocessing, multiprocessing.util, sys, time, torch
 rows = [str(number) for number in range(1_000_000, 2_200_000)]
@@ -153,7 +153,7 @@ if __name__ == "__main__":
     worker.join()
 """
 
-# It holds objects of Python as a container of C++ does: the collector does not see them.
+# It holds Python objects like a container of C++: the collector does not see them.
 EXTENSION = """
 #include <Python.h>
 static PyObject *held[100];
@@ -269,7 +269,7 @@ class Recorded(harness.TestCase):
             self.assertEqual(sum(blocks for _, blocks in found), 12, method)
 
     def looks_in_children(self, name, text, *arguments, options=()):
-        """How many of the recordings of a program's children say what holds their blocks."""
+        """The number of recordings, among those of a program's children, with holders of their blocks."""
         program = self.folder / f"{name}.py"
         program.write_text(text)
         folder = self.folder / name
@@ -352,7 +352,7 @@ class Recorded(harness.TestCase):
         self.assertEqual(harness.answer("holders", path)["looked"], False)
 
     def found_at_the_end(self, what, begin):
-        """The answer of `leaks`; again if a look ended too soon, as happens where the machine is busy."""
+        """The answer of `leaks`; asks again if a look ended too soon, as on a busy machine."""
         path = self.folder / f"{what}.mp"
         for _ in range(4):
             result = harness.memprof("snapshot", "--follow", "all", "--force", "--holders", "-o", path, "--budget", "2s", "--",

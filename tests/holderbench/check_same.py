@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Programs of many kinds compute the same with looks at their holders, what they let go dies when it did, and the collector
-is left as it was. Compared: the program alone, recorded, and recorded with --holders."""
+"""Programs of many kinds compute the same with looks at their holders. Objects die at the same time, and the collector
+stays as it was. Compares the program alone, recorded, and recorded with --holders."""
 
 import os
 import pathlib
@@ -22,7 +22,7 @@ PROGRAMS = ("list-of-a-global", "slots", "lru-cache", "weak-key-dictionary", "lo
 @harness.unittest.skipUnless(PYTHON, "no Python here has torch")
 class Same(harness.TestCase):
     def run_recorded(self, name, *options):
-        """The programs' output, and the number of them that looked for holders while they ran."""
+        """The programs' output, and the number of programs that looked for holders while they ran."""
         folder = self.folder / name
         folder.mkdir()
         result = harness.memprof("snapshot", *options, "-o", folder / "run.mp", "--", PYTHON, HERE / "same.py", *PROGRAMS)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The lines that fill a container, as holders_filled.py reads them in the code of the Python that runs this: those marked
-below, and no other. Run by check_holders.py with each CPython; needs no torch."""
+"""The lines that fill a container, as holders_filled.py finds them in this Python's code: exactly those marked below.
+Run by check_holders.py with each CPython; needs no torch."""
 import os
 import re
 import sys
@@ -13,7 +13,7 @@ import asserted  # noqa: E402
 from asserted import held  # noqa: E402
 from libmemprof_torch import holders_filled  # noqa: E402
 
-# "# KIND NAME" behind a line: it fills the container of that name.
+# "# KIND NAME" after a line: the line fills the container of that name.
 CODE = '''
 import collections, heapq, bisect
 g_list, g_dict, g_set, g_deque, g_heap, g_iadd, g_ior, g_slice, g_sub, g_sorted, read_only, g_or = [], {}, set(), collections.deque(), [], [], {}, [], {}, [], [], {}

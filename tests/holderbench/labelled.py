@@ -1,4 +1,4 @@
-"""The labelled leaks of programs/*.py: what containers.py says at its top."""
+"""The labelled leaks of programs/*.py; containers.py explains them."""
 import os
 import re
 

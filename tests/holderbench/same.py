@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Runs labelled leaks (programs/*.py), each in a forked child. Prints each one's result, the objects that died with its
-names and with its cycles, and the state of the collector. Run by check_same.py with memprof and without.
+names and in its cycles, and the collector's state. check_same.py runs it with memprof and without.
 
     same.py NAME...
 """

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Things that a look must not do to the program. Its paths must be Python code that gives the tensor. A script of its
-own: `__main__` is what it looks at. Run by check_holders.py."""
+"""What a look must not do to the program. Its paths must be Python code that gives the tensor. A script of its own: the
+look examines its `__main__`. Run by check_holders.py."""
 import collections
 import functools
 import gc
@@ -168,7 +168,7 @@ def test_hooks_of_nodes_are_read_and_stay_as_they_are():
 
 
 def within_a_trace_function(work):
-    """The result of work(), if Python asks no function of profiling. As a handler of a signal may come there."""
+    """The result of work(), if Python calls no profile function. A signal's handler may run there."""
     given = []
 
     def tracer(frame, event, _):
@@ -317,7 +317,7 @@ def test_nothing_lives_longer_and_the_collector_is_as_it_was():
 
 
 def count_objects():
-    """But empty dictionaries: Python keeps one for each frame whose locals were asked for."""
+    """But empty dictionaries: Python keeps one for each frame whose locals were read."""
     return sum(type(each) is not dict or bool(each) for each in gc.get_objects())
 
 
@@ -588,7 +588,7 @@ Named = collections.namedtuple("Named", "left right")
 
 
 def wrap(inner, draw):
-    """A container of one, and what is written behind its name to get it out."""
+    """A container with one element, and the code after its name that gets the element."""
     choice = draw.randrange(8)
     if choice == 0:
         return [None] * draw.randrange(3) + [inner]
@@ -627,8 +627,8 @@ def test_paths_are_expressions_that_give_the_tensor():
 
 
 def test_bounds_and_views():
-    """Where a container drops entries beyond a number, its path says so, unless another one around it grows; and where
-    tensors and arrays use a part of a storage alone."""
+    """If a container drops entries beyond a number, its path says so, unless a container around it grows. It also says
+    if tensors and arrays use only a part of a storage."""
     global root
     cases = {"deque": (lambda each: collections.deque(each, 9), " (3 of at most 9 entries)"),
              "open": (collections.deque, ""),

@@ -1,8 +1,8 @@
 /*
- * leakbench [--short] [--test-only] [--seed N] [-v]: every pattern in every program, varied; how well the rule finds
- * the leaks, and only the leaks. Exit status 1 where the goals of the test set are not met.
+ * leakbench [--short] [--test-only] [--seed N] [-v]: runs every pattern in every program, varied. Shows how many leaks
+ * the rule finds, and how often it is wrong. Exit status 1: the goals for the test set are not met.
  *
- * A trace whose leak has fewer than eight births is no test of finding it: it is counted apart.
+ * A trace whose leak has fewer than eight births cannot test the rule, and is counted separately.
  */
 #include "leakbench/bench.h"
 
@@ -15,14 +15,15 @@
 
 struct score {
     uint32_t positive, found, negative, accused; /* traces */
-    uint32_t right_first, first;                 /* the heaviest finding is a leaking place; traces with a finding */
-    uint32_t places, places_right;               /* findings; those that leak */
+    uint32_t right_first, first;                 /* traces whose heaviest finding is a leaking place; traces with a
+                                                  * finding */
+    uint32_t places, places_right;               /* findings; findings that leak */
     uint32_t class_right, class_asked, told_right, told_asked;
     struct {
         uint32_t asked, right;
         double worst;
-    } rates[2];            /* where steps are guessed, and where they are marked */
-    uint32_t longer_steps; /* guessed ones of which one is many of the program's: no rate can be right */
+    } rates[2];            /* with guessed steps, and with marked ones */
+    uint32_t longer_steps; /* guessed steps that cover many of the program's: no rate can be right */
     uint32_t few, few_unknown, few_leak;
     uint64_t clean_steps;
     uint32_t late_worst, late_asked;
@@ -82,7 +83,7 @@ static enum mp_status ask(const struct mp_model *model, uint32_t until, struct m
     return mp_leaks_find(model, &query, leaks, NULL);
 }
 
-/* Births of leaking blocks that the last boundary has seen, of the place with most. */
+/* Births of leaking blocks before the last boundary, at the place with most. */
 static uint32_t most_births(const struct world *world)
 {
     uint32_t most = 0;
@@ -91,7 +92,7 @@ static uint32_t most_births(const struct world *world)
     return most;
 }
 
-/* Steps from the first leaking one until the verdict is there; 0: never. */
+/* Steps from the first leaking one to the verdict; 0: no verdict. */
 static uint32_t latency(const struct mp_model *model, const struct mp_steps *steps, uint32_t first)
 {
     for (uint32_t step = first + 1; step < steps->count && step < first + 60; step++) {

@@ -1,4 +1,4 @@
-/* The parts of the bench: programs that work, patterns that leak or do not. */
+/* The parts of the bench: programs that work, and patterns that leak or do not. */
 #pragma once
 
 #include "leakbench/world.h"
@@ -20,9 +20,9 @@ struct state {
 
 struct program {
     const char *name;
-    bool test; /* of the test set; else of the set that the rule was tuned on */
+    bool test; /* in the test set; otherwise in the set on which the rule was tuned */
     void (*start)(struct world *world, struct state *state);
-    /* One step's work; `middle` is called where something else may happen inside it. */
+    /* One step's work. `middle` is called where other things may happen inside the step. */
     void (*step)(struct world *world, struct state *state, void (*middle)(void *), void *context);
 };
 
@@ -32,15 +32,15 @@ enum truth { T_LEAK, T_CLEAN };
 struct pattern {
     const char *id;
     enum truth truth;
-    enum mp_leak_class class; /* of a leak; of other findings: MP_LEAK_RETAINED_ONCE or _FRAGMENTATION */
+    enum mp_leak_class class; /* class of the leak, or of another finding: MP_LEAK_RETAINED_ONCE or _FRAGMENTATION */
     void (*start)(struct world *world, struct state *state, const struct pattern *pattern);
     void (*step)(struct world *world, struct state *state, const struct pattern *pattern,
                  const struct variant *variant);
     /* Parameters of `step`. */
     uint8_t track, kind;
     bool native;
-    uint8_t sites, blocks; /* distinct stacks; blocks of each, each time */
-    uint32_t every;        /* 0: as the variant says */
+    uint8_t sites, blocks; /* distinct stacks; blocks of each stack, each time */
+    uint32_t every;        /* 0: as in the variant */
 };
 
 extern const struct program programs[];

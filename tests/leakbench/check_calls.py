@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""--step-at: each call of the function that allocates is a step, however it is called, in every Python here. If calls
-cannot be distinguished, the recording says so, and its steps are those without --step-at."""
+"""--step-at: each allocating call of the function is a step, in every way of calling and in every Python here. If calls
+cannot be distinguished, the recording says so, and has the steps that it has without --step-at."""
 
 import pathlib
 import subprocess
@@ -13,7 +13,7 @@ TORCH = harness.python_with_torch()
 PROGRAMS = harness.SOURCE / "tests" / "leakbench" / "programs"
 IN_DOUBT = "not all calls of the function of --step-at could be told apart"
 MAY_BE_MISSING = "calls of the function of --step-at may be missing, perhaps "
-# A generator that allocates in one loop alone does not show whether it began anew.
+# A generator that allocates in only one loop does not show whether it began again.
 NOT_TOLD = {"a_generator"}
 OF_ANY_PYTHON = ("of_a_module", "one_allocation", "a_loop_inside", "while_true", "recursion", "coroutines", "served")
 LOOPS_KNOWN_UNTIL = (3, 11)  # from the interpreter's memory alone; from then on Python tells the shim
@@ -30,7 +30,7 @@ def pythons():
                 yield program, (3, int(minor))
 
 
-# How deep a function may be called that is called for the first time, before Python's limit.
+# The depth, just below Python's limit, at which a function may be called for the first time.
 DEEP = """
 def down(calls, leaf):
     return down(calls - 1, leaf) if calls else leaf()
@@ -47,7 +47,7 @@ print(deepest)
 """
 
 
-# read() of a package, of the user's file, and of another one that calls the first: 3, 20 and 7 calls.
+# read() of a package, of the user's file, and of another function that calls the first: 3, 20 and 7 calls.
 SAME_NAME = """
 import sys
 sys.argv = ["", "one_allocation", "0"]
@@ -74,7 +74,7 @@ class Calls(harness.TestCase):
         return answer["steps"], any(note.startswith(IN_DOUBT) for note in answer["coverage"]["notes"])
 
     def missing(self):
-        """How many calls the last recording of any Python says may be missing."""
+        """How many calls may be missing, by the last recording of any Python."""
         notes = harness.answer("leaks", self.folder / "calls.mp")["coverage"]["notes"]
         return sum(int(note.removeprefix(MAY_BE_MISSING).split(":")[0]) for note in notes if note.startswith(MAY_BE_MISSING))
 
@@ -110,7 +110,7 @@ class Calls(harness.TestCase):
                     self.assertEqual(self.missing(), 0)
 
     def test_several_functions_of_one_name(self):
-        """The user's first one counts, and the recording names the others. FILE.py:FUNCTION chooses."""
+        """The user's first function counts, and the recording names the others. FILE.py:FUNCTION chooses."""
         (self.folder / "site-packages").mkdir()
         for name in "site-packages/packed.py", "loader.py":
             (self.folder / name).write_text(READ)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Leaks of CUDA programs on the stand-in driver, with CUPTI and with hooks. The answer names the guilty function, its
-class and rate; mended twins are clean."""
+class and rate; the mended programs are clean."""
 
 import pathlib
 import sys

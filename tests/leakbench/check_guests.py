@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Four programs of further kinds (programs/guests.py), as they are and mended. Compared are the number of steps, the
+"""Four further kinds of programs (programs/guests.py), leaking and mended. The test compares the number of steps, the
 verdict, the leaking lines, and their kept bytes by the program's own count."""
 
 import json
@@ -11,10 +11,10 @@ import harness
 
 PYTHON = harness.python_with_torch()
 PROGRAM = harness.SOURCE / "tests" / "leakbench" / "programs" / "guests.py"
-# Additional steps: inner optimizers' first round counts as the loop's until the outer one has come back, and a
-# translator works on behind its last step.
+# Additional steps: an inner optimizer's first round counts until the outer optimizer returns, and a translator works
+# after its last step.
 MORE_STEPS = {"few_shots": 25, "translator": 1}
-# Tolerances of kept bytes: episodes have random lengths, threads run ahead of each other.
+# Tolerances for kept bytes: episodes have random lengths, and threads run ahead of each other.
 WITHIN = {"reinforce": 0.02, "staged": 0.04, "few_shots": 0.04}
 PLACES = {"reinforce": 2}
 
@@ -22,7 +22,7 @@ PLACES = {"reinforce": 2}
 @harness.unittest.skipUnless(PYTHON, "no Python here has torch")
 class Guests(harness.TestCase):
     def record(self, *arguments):
-        """By program: its recording, and what it said of itself."""
+        """By program: its recording and its output."""
         folder = self.folder / ("-".join(arguments) or "as they are")
         folder.mkdir()
         said = harness.record_whole(folder / "%p.mp", (PYTHON, PROGRAM, *arguments))
@@ -39,7 +39,7 @@ class Guests(harness.TestCase):
     def judge(self, what, recording, truth):
         leaks = self.leaks_of(recording, truth)
         self.assertEqual(leaks["verdict"], "leak", leaks)
-        # Nodes of graphs are memory that no block explains.
+        # No block explains the memory of graphs' nodes.
         findings = [finding for finding in leaks["findings"] if finding["class"] != "hidden"]
         self.assertEqual([finding["class"] for finding in findings], ["retention"] * PLACES.get(what, 1), findings)
         guilty = {number for number, line in enumerate(PROGRAM.read_text().splitlines(), 1)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Leaks of a program that still runs: what memprof leaks --pid says at any moment, and who may ask."""
+"""Leaks of a running program: the answers of memprof leaks --pid at any moment, and who may ask."""
 
 import array
 import os
@@ -23,7 +23,7 @@ QUESTIONS = int(os.environ.get("MEMPROF_FUZZ_QUESTIONS", "100"))
 
 
 class Program:
-    """A program under memprof snapshot that obeys commands, one a line."""
+    """A program under memprof snapshot that obeys commands, one per line."""
 
     def __init__(self, test, *command, options=()):
         self.recording = test.folder / "run.mp"
@@ -33,7 +33,7 @@ class Program:
         self.pid = None
 
     def tell(self, *orders):
-        """The collector has all that the program did when this returns."""
+        """When this returns, the collector has everything that the program did."""
         for order in orders:
             self.memprof.stdin.write(order + "\n")
             self.memprof.stdin.flush()
@@ -57,7 +57,7 @@ class Program:
 
 
 def ask(path, message, descriptors=None):
-    """Sends a message; True where the answer is one to a question that was understood and done."""
+    """Sends a message; True if the answer shows that the question was understood and done."""
     if descriptors is None:
         descriptors = [os.memfd_create("answer")]
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
@@ -133,7 +133,7 @@ class Live(harness.TestCase):
         self.assertEqual(harness.memprof("leaks", "--pid", "1", "run.mp").returncode, 2)
 
     def test_a_parent_is_no_memprof(self):
-        """A program that is not recorded is not taken for memprof because it started one that is."""
+        """A program that is not recorded is not taken for memprof, although it started a recorded one."""
         between = ("import os, subprocess, sys; session = os.environ['MEMPROF_SESSION']\n"
                    "bare = {name: value for name, value in os.environ.items() if name != 'MEMPROF_SESSION'}\n"
                    "code = 'import os, subprocess, sys; subprocess.run([sys.argv[1]], "
@@ -157,7 +157,7 @@ class Live(harness.TestCase):
         self.assertEqual((stat.S_IMODE(folder.st_mode), folder.st_uid), (0o700, os.geteuid()))
         if os.geteuid():
             self.skipTest("only root can be somebody else")
-        # Somebody else, to whom the folder was opened all the same, is not answered.
+        # Another user gets no answer, even if the folder is open to that user.
         path, question = program.socket_path(), struct.pack("<5I", MAGIC, VERSION, LIVE, program.pid, 0)
         os.chmod(os.path.dirname(path), 0o755)
         os.chmod(path, 0o777)
@@ -199,7 +199,7 @@ class Live(harness.TestCase):
             message = message[:chance.randrange(1, len(message) + 1)] if chance.random() < 0.3 else message
             understood = ask(path, message)
             self.assertTrue(not understood or message[:12] == good[:12])
-        # What is being answered ends.
+        # Ends what is being answered.
         self.wait_for(lambda: self.open_files(program) == open_before, f"{open_before} were open")
         program.tell("run 20")
         self.assertEqual(program.leaks()["steps"]["count"], 40)
@@ -214,8 +214,8 @@ class Live(harness.TestCase):
 
     @harness.unittest.skipUnless(PYTHON, "no Python here has torch")
     def test_pytorch_without_marks(self):
-        """Its loop is found in a file of now."""
-        program = Program(self, PYTHON, PROGRAMS / "told.py", options=["--no-shim"])
+        """The loop is found in a snapshot of now."""
+        program = Program(self, PYTHON, PROGRAMS / "ordered.py", options=["--no-shim"])
         program.tell("run 300 leak")
         leaks = program.leaks()
         self.assertEqual((leaks["verdict"], leaks["steps"]), ("unknown", {"count": 0, "source": "none"}))
@@ -225,15 +225,15 @@ class Live(harness.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         leaks = harness.answer("leaks", now)
         self.assertEqual((leaks["verdict"], leaks["steps"]["source"]), ("leak", "inferred"))
-        lines = {frame["line"] for frame in leaks["findings"][0]["stack"] if (frame["file"] or "").endswith("told.py")}
-        source = (PROGRAMS / "told.py").read_text().splitlines()
+        lines = {frame["line"] for frame in leaks["findings"][0]["stack"] if (frame["file"] or "").endswith("ordered.py")}
+        source = (PROGRAMS / "ordered.py").read_text().splitlines()
         self.assertIn(next(number for number, line in enumerate(source, 1) if line.endswith("# LEAK")), lines)
 
     @harness.unittest.skipUnless(PYTHON, "no Python here has torch")
     def test_steps_at_a_function(self):
         for function, steps in (("Optimizer.step", 25), ("train_step", 25), ("told.nothing", 0)):
             with self.subTest(function=function):
-                program = Program(self, PYTHON, PROGRAMS / "told.py", options=["--force", "--step-at", function])
+                program = Program(self, PYTHON, PROGRAMS / "ordered.py", options=["--force", "--step-at", function])
                 program.tell("run 25")
                 live = program.leaks()["steps"]
                 program.end()

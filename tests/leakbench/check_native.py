@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""A C++ program that marks no steps (programs/ring.cpp): its frames are the steps, the bytes that it never gave back the
-leak. `--step-at` names functions of Python: for those of C++ it says so, and how steps are marked there, and the frames are
-found as without it."""
+"""A C++ program without marked steps (programs/ring.cpp): its frames are the steps, and the bytes that it never frees
+are the leak. `--step-at` takes functions of Python. For a C++ program it says so and how to mark steps there; the
+frames are found as without it."""
 
 import pathlib
 import shutil

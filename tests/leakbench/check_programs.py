@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Leaks of real PyTorch programs. The guilty line is the first finding, and the mended twins are clean. So are
-trainings that only look as if they leaked; their steps are inferred as they were made. MEMPROF_LEAK_STEPS sets how many
-steps those make (120)."""
+"""Leaks of real PyTorch programs. The guilty line is the first finding, and the mended programs are clean. Trainings
+that only look like leaks are clean, too. Steps are inferred as the programs made them. MEMPROF_LEAK_STEPS sets the
+number of steps of these (120)."""
 
 import os
 import pathlib
@@ -22,7 +22,7 @@ class Programs(harness.TestCase):
         return harness.record_whole(self.folder / "%p.mp", (PYTHON, PROGRAMS / program, *arguments), *options)
 
     def leaks(self, program, *arguments, options=()):
-        """For each part of a program: its name, what it said, what `memprof leaks` says. None is missing."""
+        """For each part of a program: its name, its output, the answer of `memprof leaks`. None is missing."""
         said = subprocess.run([PYTHON, PROGRAMS / program, "nosuch"], capture_output=True, text=True).stderr
         parts = said.strip().removeprefix("no nosuch; there are ").split(", ")
         lines = [line.split() for line in self.record(program, *arguments, options=options).splitlines()]
@@ -80,7 +80,7 @@ class Programs(harness.TestCase):
         self.assertEqual((leaks["steps"], leaks["verdict"]), ({"count": int(made), "source": "inferred"}, "clean"))
 
     def test_steps_are_inferred(self):
-        # PyTorch's shim would tell where steps of optimizers end.
+        # PyTorch's shim would report the ends of optimizers' steps.
         for what, made, leaks in self.leaks("loops.py", options=["--no-shim"]):
             with self.subTest(what=what):
                 if what == "one_line":  # without modules' names its layers could be rounds as well

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Recordings by others, of a few steps each: none shows a leak, each says why it is not known, and none takes the
-layers of a network for steps."""
+"""Recordings by others, of a few steps each. None shows a leak, each says why the verdict is unknown, and none takes a
+network's layers for steps."""
 
 import json
 import os
@@ -13,7 +13,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
 import harness
 
 DATA = os.environ.get("MEMPROF_TEST_DATA")
-# Steps of the programs, by their source: loops of one round, three steps of training, marked steps.
+# Steps of the programs, by source: loops of one round, three steps of training, marked steps.
 STEPS = {"niu_fb_200_mixed": 3, "sidsoc_train": 0, "silmont_fwd_bf16": 0, "bolong_cl128": 0, "ctx128_inference": 0,
          "ctx256_inference": 0, "ctx512_inference": 0, "ctx1024_inference": 0, "yiyi_oom_v1": 0, "docubox_notrace": 0,
          "hta_df_index_resolver": 5, "kineto_resnet50_w0": 6, "sidnb13_transformer": 3}
@@ -32,7 +32,8 @@ class Made(Told):
     """PyTorch's snapshots of programs that do not grow over several steps."""
 
     def snapshot(self, name, moves):
-        """A recording of (number, bytes or None for its free, calls from the innermost on as "file:line function")."""
+        """A recording made of (number, bytes or None for a free, calls from the innermost on as "file:line
+        function")."""
         trace = []
         sizes = {number: size for number, size, _ in moves if size}
         for i, (number, size, calls) in enumerate(moves):
@@ -69,7 +70,7 @@ class Made(Told):
         self.assert_nothing_is_told_to_grow(self.snapshot("window", moves))
 
     def test_rounds_of_one_line(self):
-        """Ten, of forty layers and a head, that are all under one line of the script."""
+        """Ten steps of forty layers and a head, all under one line of the script."""
         moves, number = [], 0
         for _ in range(10):
             number += 1000
@@ -86,7 +87,8 @@ class Made(Told):
 
 
     def test_rounds_of_a_network_of_many_layers(self):
-        """Ten, of which the layers are nearly all, and the output two of 902; what comes with its name in a real one."""
+        """Ten steps, mostly of layers; the output is two of 902 allocations. A real recording has its name with
+        them."""
         for keeps in (False, True):  # a result of each round
             moves, number = [], 0
             under = ["net.py:12 forward", "use.py:70 work", "use.py:90 <module>"]
@@ -103,9 +105,9 @@ class Made(Told):
 
 
     def test_rounds_whose_first_ones_differ(self):
-        """In one line of a script: a training of 50 layers, whose backward has no frames and whose first round makes the
-        optimizer's states; the same without any; calls that a first one by another line precedes, or that make more in the
-        first, which is no round then."""
+        """Trainings of 50 layers in one line of a script. In one, backward has no frames and the first round makes the
+        optimizer's states; one has no optimizer; in others, a call from another line comes first, or the first round
+        makes more, so it is no round."""
         def layers(line):
             under = ["layers.py:30 forward", f"use.py:{line} train", "use.py:90 <module>"]
             for layer in range(50):
@@ -154,7 +156,8 @@ class Recordings(Told):
         self.assertLessEqual(STEPS.keys(), read)
 
     def test_peaks_have_categories(self):
-        """Most programs here began long before their recording: what is without a category, of the peak of the median."""
+        """Most programs here began long before their recording: the share of the peak without a category, as a
+        median."""
         without = []
         for path in sorted(pathlib.Path(DATA).glob("*")):
             result = harness.memprof("peak", "--json", path)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Six programs in the styles of other frameworks and fields (programs/strangers.py), recorded as README says. Compared
-are the number of steps, the verdict, the leaking line, and its kept bytes by the program's count. The words must be
-right for a program without autograd."""
+"""Six programs in the style of other frameworks and fields (programs/strangers.py), recorded as the README says. The
+test compares the number of steps, the verdict, the leaking line, and its kept bytes by the program's count. The words
+must also fit a program without autograd."""
 
 import json
 import pathlib

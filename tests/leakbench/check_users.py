@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Programs in the styles of people who never heard of memprof (programs/users.py). Steps are the program's, the verdict
-is right, and the leaking line comes first, at the program's own rate. Mended ones are clean."""
+"""Programs in the style of people who do not know memprof (programs/users.py). Steps are the program's, the verdict is
+right, and the leaking line comes first, with the program's own rate. Mended programs are clean."""
 
 import json
 import pathlib
@@ -44,7 +44,7 @@ class Users(harness.TestCase):
         self.judge("trainer", "--mended")
 
     def test_a_request_s_results_are_no_certain_leak(self):
-        """Memory alone does not distinguish a request's results from a server's mistake. Both are a probable leak,
+        """Memory alone does not distinguish a request's results from a server's leak. Both are a probable leak,
         wherever the model is, with a sentence for both readings; and `leaks --fail` fails."""
         for what in ("answers", "generation"):
             for place in ("local", "global", "attribute"):

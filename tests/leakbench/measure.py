@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Figures of leaks for tools/bench outside of its table: one JSON list of rows.
+"""Leak figures for tools/bench, outside of its table: one JSON list of rows.
 
     measure.py MEMPROF PYTHON|- LEAKER RECORDING [--quick]
 """
@@ -19,7 +19,7 @@ QUICK = "--quick" in sys.argv
 
 
 def leaks(*arguments):
-    """The answer, and the processor seconds that it took."""
+    """The answer, and its processor seconds."""
     process = subprocess.Popen([MEMPROF, "leaks", "--json", *map(str, arguments)], stdout=subprocess.PIPE, text=True)
     answer = process.stdout.read()
     usage = os.wait4(process.pid, 0)[2]
@@ -28,7 +28,7 @@ def leaks(*arguments):
 
 
 def alarms(folder):
-    """Training programs that do not leak: steps in all, and how many were accused."""
+    """Training programs without leaks: all steps, and the number of suspected ones."""
     steps = 200 if QUICK else 2000
     run = subprocess.run([MEMPROF, "snapshot", "--quiet", "-o", folder / "%p.mp", "--", PYTHON, PROGRAMS / "clean.py",
                           "--steps", str(steps)], capture_output=True, text=True, check=True,
@@ -59,7 +59,7 @@ class Leaker:
 
 
 def live(folder):
-    """The whole collector's share of a core at 100 000 events a second, and how long an answer takes then."""
+    """The collector's share of a core at 100 000 events a second, and the time for an answer meanwhile."""
     leaker, seconds, steps = Leaker(folder), 3 if QUICK else 20, 0
     leaker.tell(f"rest {(RATE_EVENTS - 4) // 2}", "pace 1800", "run 200")
     began, cpu = time.monotonic(), leaker.collector_s()

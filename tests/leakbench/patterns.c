@@ -1,5 +1,5 @@
-/* Patterns that leak, and patterns that only look like it. P and N numbers are kinds of bug, and of what other tools
- * accuse wrongly. */
+/* Patterns that leak, and patterns that only look like it. P and N numbers are kinds of bugs, and kinds of code that
+ * other tools suspect wrongly. */
 #include "leakbench/bench.h"
 
 #define KIB 1024u
@@ -21,7 +21,7 @@ static void start(struct world *world, struct state *state, const struct pattern
                                : world_site(world, names[i % 8], !pattern->native, pattern->track, pattern->kind);
 }
 
-/* Blocks of every site, kept for ever. */
+/* Keeps blocks of every site for ever. */
 static void leak(struct world *world, struct state *state, const struct pattern *pattern, const struct variant *variant)
 {
     if (!is_due(world, pattern, variant)) return;
@@ -30,7 +30,7 @@ static void leak(struct world *world, struct state *state, const struct pattern 
             world_leaks(world, world_alloc(world, state->site[i], variant->bytes << (i % 3)));
 }
 
-/* The same, and as many again that are freed in the next step. */
+/* The same, with as many blocks again that are freed in the next step. */
 static void leak_among_others(struct world *world, struct state *state, const struct pattern *pattern,
                               const struct variant *variant)
 {
@@ -54,7 +54,7 @@ static void leak_of_cycle(struct world *world, struct state *state, const struct
     world_leaks(world, set[0]);
 }
 
-/* A new size each time. */
+/* Makes a block of a new size each time. */
 static void leak_of_shapes(struct world *world, struct state *state, const struct pattern *pattern,
                            const struct variant *variant)
 {
@@ -62,7 +62,7 @@ static void leak_of_shapes(struct world *world, struct state *state, const struc
         world_leaks(world, world_alloc(world, state->site[0], variant->bytes + 512 * state->size++));
 }
 
-/* Cycles that the garbage collector finds now and then, but each time later. */
+/* Makes cycles that the garbage collector frees now and then, later each time. */
 static void leak_of_cycles(struct world *world, struct state *state, const struct pattern *pattern,
                            const struct variant *variant)
 {
@@ -93,7 +93,7 @@ static void at_first(struct world *world, struct state *state, const struct patt
     world_alloc(world, state->site[0], variant->bytes);
 }
 
-/* Holds the last `pattern->blocks` (0: a third of the run's steps) ones. */
+/* Holds the last `pattern->blocks` blocks (0: those of a third of the run's steps). */
 static void ring(struct world *world, struct state *state, const struct pattern *pattern, const struct variant *variant)
 {
     size_t most = pattern->blocks ? pattern->blocks : world->steps / 3;
@@ -106,13 +106,13 @@ static void ring(struct world *world, struct state *state, const struct pattern 
     }
 }
 
-/* A container that grows until it is full, as a replay buffer: full after this part of the run, in percent. Then what
- * comes takes the place of the oldest or of any, or nothing comes. */
+/* A container that grows until it is full, such as a replay buffer: full after this part of the run, in percent. Later
+ * blocks replace the oldest or a random one, or no more come. */
 static uint32_t full_at(struct world *world, struct state *state)
 {
     if (!state->size) state->size = 50 + world_random(world, 46);
     uint32_t full = (uint32_t)(world->steps * state->size / 100), latest = world->steps - 12;
-    return full < latest ? full : latest; /* else nobody can see that it is full */
+    return full < latest ? full : latest; /* later, nobody could see that it is full */
 }
 
 static void put(struct world *world, struct state *state, uint32_t full, size_t at, uint64_t bytes)
@@ -132,7 +132,7 @@ static void fill_in_turn(struct world *world, struct state *state, const struct 
     (void)pattern;
 }
 
-/* One a step, or several, of which each takes the place of any. */
+/* Adds one block a step, or several, each of which replaces a random one. */
 static void fill_at_random(struct world *world, struct state *state, const struct pattern *pattern,
                            const struct variant *variant)
 {
@@ -149,7 +149,7 @@ static void fill_and_stop(struct world *world, struct state *state, const struct
     world_alloc(world, state->site[0], variant->bytes);
 }
 
-/* One thing, joined to what was there before. */
+/* Adds one thing, joined to what was there before. */
 static void fill_one(struct world *world, struct state *state, const struct pattern *pattern,
                      const struct variant *variant)
 {
@@ -162,7 +162,7 @@ static void fill_one(struct world *world, struct state *state, const struct patt
     (void)pattern;
 }
 
-/* A leak at a line that also makes what is needed once: in its first step, and something in a later one. */
+/* A leak at a line that also makes lasting blocks: in its first step, and once in a later one. */
 static void leak_beside_more(struct world *world, struct state *state, const struct pattern *pattern,
                              const struct variant *variant)
 {
@@ -173,7 +173,7 @@ static void leak_beside_more(struct world *world, struct state *state, const str
     world_leaks(world, world_alloc(world, state->site[0], variant->bytes));
 }
 
-/* A leak of as many bytes as a batch happens to have. */
+/* A leak with the varying size of a batch. */
 static void leak_of_any_size(struct world *world, struct state *state, const struct pattern *pattern,
                              const struct variant *variant)
 {
@@ -183,7 +183,8 @@ static void leak_of_any_size(struct world *world, struct state *state, const str
     (void)pattern;
 }
 
-/* A cache of so many (0: a fifth of the run's steps) different things, asked for at random; the least used goes. */
+/* A cache of `blocks` different things (0: a fifth of the run's steps), requested at random; the least used is
+ * dropped. */
 static void bounded_cache(struct world *world, struct state *state, const struct pattern *pattern,
                           const struct variant *variant)
 {
@@ -191,7 +192,7 @@ static void bounded_cache(struct world *world, struct state *state, const struct
     uint32_t wanted = world_random(world, (uint32_t)(most + most / 4));
     bool full = state->count == most;
     if (wanted < state->count && world_random(world, 8)) return; /* found */
-    if (full && pattern->every) return;                          /* all are there: nothing new comes */
+    if (full && pattern->every) return;                          /* the cache has all of them, so nothing new comes */
     if (full) world_release(world, state->held[0]);
     for (size_t i = 1; full && i < most; i++)
         state->held[i - 1] = state->held[i];
@@ -199,7 +200,7 @@ static void bounded_cache(struct world *world, struct state *state, const struct
     state->held[state->count++] = world_alloc(world, state->site[0], variant->bytes + 512ull * wanted);
 }
 
-/* The allocator takes more and more; what it gives out stays level. */
+/* The allocator reserves more and more; its allocated bytes stay level. */
 static void fragmenting(struct world *world, struct state *state, const struct pattern *pattern,
                         const struct variant *variant)
 {
@@ -221,7 +222,7 @@ static void ratchet(struct world *world, struct state *state, const struct patte
     (void)pattern;
 }
 
-/* A pool that keeps what it got: doubles until it has enough. */
+/* A pool that keeps its memory: doubles until it has enough. */
 static void pool_growth(struct world *world, struct state *state, const struct pattern *pattern,
                         const struct variant *variant)
 {
@@ -230,7 +231,7 @@ static void pool_growth(struct world *world, struct state *state, const struct p
     (void)pattern;
 }
 
-/* A spike in one step, for a shape that is new. */
+/* A spike in one step, for a new shape. */
 static void spike(struct world *world, struct state *state, const struct pattern *pattern,
                   const struct variant *variant)
 {
@@ -268,7 +269,7 @@ static void collected(struct world *world, struct state *state, const struct pat
     (void)pattern;
 }
 
-/* Caches of requests: more and more of them until the middle of the run, then they drain. */
+/* Requests' caches: more and more until the middle of the run, then fewer. */
 static void drain(struct world *world, struct state *state, const struct pattern *pattern,
                   const struct variant *variant)
 {
@@ -281,7 +282,7 @@ static void drain(struct world *world, struct state *state, const struct pattern
     (void)pattern;
 }
 
-/* Sizes that rise on schedule; the number of blocks does not. */
+/* Sizes rise on a schedule; the number of blocks does not. */
 static void curriculum(struct world *world, struct state *state, const struct pattern *pattern,
                        const struct variant *variant)
 {
@@ -292,7 +293,7 @@ static void curriculum(struct world *world, struct state *state, const struct pa
     (void)pattern;
 }
 
-/* New threads set themselves up, one after the other, over the first 20 steps. */
+/* New threads set themselves up one after the other in the first 20 steps. */
 static void stagger(struct world *world, struct state *state, const struct pattern *pattern,
                     const struct variant *variant)
 {

@@ -1,5 +1,5 @@
-/* Programs that do not leak: what goes on around the patterns. Each has parameters, an optimizer with state from the
- * first step, and a batch that is fetched one step ahead. Activations, gradients and temporaries come and go. */
+/* Programs that do not leak: the work around the patterns. Each has parameters, an optimizer with state from the first
+ * step, and a batch that is fetched one step ahead. Activations, gradients and temporaries are made and freed. */
 #include "leakbench/bench.h"
 
 #define KIB 1024u
@@ -34,7 +34,7 @@ static void optimize(struct world *world, struct state *state, size_t times)
         world_release(world, world_alloc(world, state->site[OPTIMIZER], 4 * MIB));
 }
 
-/* Distinct lines: a small network written out. */
+/* A small network, each layer on its own line. */
 static void mlp_start(struct world *world, struct state *state)
 {
     start_training(world, state);
@@ -77,7 +77,7 @@ static void varlen_step(struct world *world, struct state *state, void (*middle)
     optimize(world, state, 6);
 }
 
-/* Gradients of four micro-batches add up before they are used: four rounds a step. */
+/* Gradients of four micro-batches are summed before their use: four rounds a step. */
 static void accumulate_step(struct world *world, struct state *state, void (*middle)(void *), void *context)
 {
     uint32_t gradients[4];
@@ -98,7 +98,7 @@ static void accumulate_step(struct world *world, struct state *state, void (*mid
         world_release(world, gradients[micro]);
 }
 
-/* Twelve layers of one class: the same stacks again and again in each step. */
+/* Twelve layers of one class: the same stacks are repeated in each step. */
 static void transformer_step(struct world *world, struct state *state, void (*middle)(void *), void *context)
 {
     uint32_t kept[12][3];

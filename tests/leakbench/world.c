@@ -148,7 +148,7 @@ void world_leaks(struct world *world, uint32_t number)
     const struct world_block *block = &world->blocks.at[number];
     struct world_place *place = &world->places.at[world->stacks.at[block->stack].place];
     place->leaks = true;
-    if (world->step >= world->steps || !world->step) return; /* the last step ends unseen */
+    if (world->step >= world->steps || !world->step) return; /* the last step's end is not seen */
     if (!place->births) place->first_step = world->step;
     if (!place->births || place->last_step != world->step) {
         place->bytes += place->last_bytes;

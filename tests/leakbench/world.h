@@ -1,6 +1,6 @@
 /*
- * Recordings made up for the bench, with what is true of their leaks: a program's allocations as a flat list of events,
- * fed to the model's builder at the end. Runs out of memory by ending the program. One thread.
+ * Artificial recordings for the bench, with the truth about their leaks: a program's allocations as a list of events,
+ * given to the model's builder at the end. If memory runs out, it ends the program. One thread.
  */
 #pragma once
 
@@ -10,10 +10,10 @@
 
 enum world_track { W_TORCH, W_DRIVER, W_APP, W_TRACKS };
 
-/* A place of the made-up program: the user's line that it is called at. Several stacks may share it. */
+/* A place of the artificial program: the user's line that calls it. Several stacks may share it. */
 struct world_place {
     bool leaks;             /* truth */
-    uint64_t bytes, blocks; /* leaked, the last birth left out */
+    uint64_t bytes, blocks; /* leaked, without the last birth */
     uint32_t births, first_step, last_step;
     uint64_t last_bytes, last_blocks; /* of the last birth */
 };
@@ -32,8 +32,8 @@ struct world_block {
 struct world {
     uint64_t random;
     uint32_t step, steps, threads;
-    bool marked, frees_all; /* steps are marked; it frees everything when it ends */
-    bool native;            /* a program in C++: no site has lines of Python */
+    bool marked, frees_all; /* steps are marked; it frees everything at its end */
+    bool native;            /* a C++ program: no site has Python lines */
     uint32_t thread;
     uint64_t now_ns;
     MP_VEC(struct mp_event) events;
@@ -51,22 +51,22 @@ void world_start(struct world *world, uint64_t seed, uint32_t steps);
 void world_free(struct world *world);
 uint32_t world_random(struct world *world, uint32_t below);
 
-/* A stack of a new place; `python`: with lines of the user's. */
+/* A stack of a new place; `python`: with lines of the user. */
 uint32_t world_site(struct world *world, const char *function, bool python, enum world_track track, enum mp_kind kind);
-/* A stack of a new place, of Python: "FILE:FUNCTION:LINE FILE:FUNCTION:LINE ...", outermost first; FILE has no colon.
- * "|" among them: the border "backward of". */
+/* A Python stack of a new place: "FILE:FUNCTION:LINE FILE:FUNCTION:LINE ...", outermost first; FILE has no colon. "|"
+ * among them: the border "backward of". */
 uint32_t world_path(struct world *world, const char *path, enum world_track track);
 /* Another stack of the same place: other native frames below the same lines. */
 uint32_t world_variant(struct world *world, uint32_t stack, const char *native);
 uint32_t world_alloc(struct world *world, uint32_t stack, uint64_t bytes);
 void world_release(struct world *world, uint32_t block);
-/* The block just allocated is never to be freed by the program: truth of its place. */
+/* The program never frees the block that was just allocated: it counts as a leak of its place. */
 void world_leaks(struct world *world, uint32_t block);
 void world_reserved(struct world *world, enum world_track track, uint64_t bytes);
 /* The process's use of the device now, as NVML would report it. */
 void world_sample(struct world *world, uint64_t bytes);
 void world_begin_step(struct world *world);
-/* Frees what the program frees at its end, and builds. The caller frees the model. */
+/* Frees what the program frees at its end, and builds the model. The caller frees the model. */
 struct mp_model *world_build(struct world *world);
 /* The place of a stack of the model. */
 uint32_t world_place_of(const struct world *world, uint32_t node);

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Memory that others measured on real GPUs and published, against plans of the same programs, written anew
-(programs/published.py). The long form alone. docs/manual/plan.md says where a plan differs, and why."""
+"""Memory that others measured on real GPUs and published, compared with plans of the same programs, which were written
+anew (programs/published.py). The long form alone. docs/manual/plan.md says where a plan differs, and why."""
 import os
 import pathlib
 import subprocess

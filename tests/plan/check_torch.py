@@ -71,7 +71,7 @@ class Equal(bed.TestCase):
 
 
 class Recorded(bed.TestCase):
-    """compare.py's, in short."""
+    """The cases of compare.py, shortened."""
 
     def test_recordings_from_real_gpus(self):
         if bed.VERSION != "2.7.1":
@@ -226,7 +226,7 @@ class Values(bed.TestCase):
         self.assertEqual(self.execute(LOOPS, how="plan").output, f"{[6] * 17}\n")
 
     def places(self, run):
-        """use and count of each line that is marked in the program."""
+        """use and count of each marked line of the program."""
         marked = {number: line.partition("# line: ")[2] for number, line in enumerate(READS.split("\n"), 1)}
         found = {}
         for one in run.info()["plan"]["read_backs"]:

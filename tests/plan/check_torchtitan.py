@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The memory that TorchTitan's authors and others published of real H100s and H200s, against plans of the same
-trainings. The long form alone: it installs TorchTitan, and a plan takes up to a minute.
+"""The memory that TorchTitan's authors and others published for real H100s and H200s, compared with plans of the same
+trainings. Only in the long form: it installs TorchTitan, and a plan takes up to a minute.
 
 Published: https://github.com/pytorch/torchtitan/tree/main/benchmarks, llama3_h100_202412_torchtitan.md (its tables are
 numbered here) and llama3-8b_h200_202506_trainy-whitefiber.md. "Memory" there is the highest reserved memory, in GiB."""
@@ -41,7 +41,7 @@ ROWS = {  # table and row: GPUs, arguments, published GiB, how far a plan may be
     "1_compile": (8, f"{SMALL} {COMPILE}", 77.0, 0.01),
     "1_float8": (8, f"{SMALL} {FLOAT8}", 76.8, 0.01),
     "2_32768": (8, f"{LONG} --training.seq_len 32768", 83.9, 0.03),
-    # Too low: their collectives hold blocks until the GPU has passed them, and a plan's GPU passes at once.
+    # Too low: their collectives hold blocks until the GPU has passed an event, and a plan's GPU passes events at once.
     "2_65536": (8, f"{LONG} --training.seq_len 65536 --parallelism.context_parallel_degree 2", 84.2, 0.04),
     "5_first_stage": (512, PIPELINE, 82.5, 0.04),
     "3_fsdp": (128, SMALL, 67.0, 0.01),
@@ -54,7 +54,7 @@ ROWS = {  # table and row: GPUs, arguments, published GiB, how far a plan may be
 
 
 def packages():
-    """The folder of TorchTitan without what it needs for data and logs, installed once."""
+    """The folder of TorchTitan without its needs for data and logs, installed once."""
     if not (CACHE / "made").exists():
         result = subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps",
                                  "--upgrade", "--target", CACHE, *PACKAGES], env=bed.settings(LD_PRELOAD=""))

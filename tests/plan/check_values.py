@@ -75,7 +75,7 @@ for _ in range(3):
 """
 
 
-# Tensors that are no plain ones, modes, and a compiler: what is followed must not stand in their way.
+# Unusual tensors, modes and a compiler: following values must not disturb them.
 STRANGE = """
 import torch
 from torch.utils.flop_counter import FlopCounterMode
@@ -91,7 +91,7 @@ with torch.inference_mode():
     print(kept.max().item(), kept.add_(4).sum().item())
 """
 
-# bfloat16 takes cuDNN for convolutions, and on the newest PyTorch for attention.
+# bfloat16 uses cuDNN for convolutions, and on the newest PyTorch for attention.
 DNN = """
 import torch
 for kind in (torch.float32, torch.bfloat16):
@@ -127,7 +127,7 @@ print(seed.item(), seed[0].cuda().item(), float(seed), torch.tensor(7, dtype=tor
 """
 
 
-# A value that the device drew decides how much there is.
+# A value drawn on the device decides a size.
 RAGGED = """
 import sys, torch
 count = int(sys.argv[1])

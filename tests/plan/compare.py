@@ -4,11 +4,11 @@
     tests/plan/compare.py [CASE...]
     tests/plan/compare.py [--device NAME] [--settings TEXT] --recording THEIRS.pickle --dumps OURS.pickle -- COMMAND...
 
-Runs the cases of the programs beside this one under `memprof plan`, in the environment of tools/cuda-torch, and holds PyTorch's
-own history of each against the recording of the same name in $MEMPROF_TEST_DATA, both replayed the same way. The other form
-does so with any recording and the program it is of, which dumps its history to OURS.pickle itself. Prints a line a case,
-and what came of all. Exit status: 1 where a peak of requested bytes differs, or reserved by more than 0.6 %; 77 where
-the data are not here.
+Runs the cases of the programs next to this one under `memprof plan`, in the environment of tools/cuda-torch. Compares
+PyTorch's own history of each with the recording of the same name in $MEMPROF_TEST_DATA, both replayed in the same way.
+The other form takes any recording and its program, which must dump its history to OURS.pickle itself. Prints a line for
+each case, then a summary. Exit status 1: a peak of requested bytes differs, or reserved bytes differ by more than 0.6
+%. 77: the data are missing.
 """
 import argparse
 import json
@@ -22,8 +22,8 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 SOURCE = HERE.parent.parent
-# Each recording's device, program and allocator settings. The device has its capability, which the size of cuBLAS's
-# workspace shows.
+# Each recording's device, program and allocator settings. The device has its capability, which decides the size of
+# cuBLAS's workspace.
 CASES = {
     "ctx128_inference": ("a100-80gb", "recorded_lm.py", ""),
     "ctx256_inference": ("a100-80gb", "recorded_lm.py", ""),
@@ -39,7 +39,7 @@ RESERVED_WITHIN = 0.006
 
 
 def replay(snapshot):
-    """Peaks of requested and reserved bytes, with what lived before the history began, and the sequence of calls."""
+    """Peaks of requested and reserved bytes, including older blocks, and the sequence of calls."""
     trace = next(trace for trace in snapshot["device_traces"] if trace)
     live = {block["address"]: block["requested_size"] for segment in snapshot["segments"]
             for block in segment["blocks"] if block["state"] == "active_allocated"}
@@ -74,12 +74,12 @@ def replay(snapshot):
 
 
 def runner():
-    """The prefix of this machine's environment, or none if this runs inside already."""
+    """The prefix for this machine's environment, or none if this already runs inside."""
     return [] if os.environ.get("MEMPROF_IN_CUDA_TORCH") else [SOURCE / "tools" / "cuda-torch", "--torch", "2.6.0"]
 
 
 def plan(command, output, device, settings, folder):
-    """PyTorch's history of the command, which it writes to `output`, and how long it took."""
+    """PyTorch's history of the command, which it writes to `output`, and its time."""
     environment = dict(os.environ, PYTORCH_CUDA_ALLOC_CONF=settings)
     whole = [*runner(), "memprof", "plan", "--force", "--device", device, "--on-oom", "none", "--stacks", "none", "--quiet",
              "-o", folder / "plan.mp", "--", *command]
@@ -133,7 +133,7 @@ def read_arguments():
 
 
 def plans(arguments, data, folder):
-    """(name, planned, recorded, seconds) of each."""
+    """(name, planned, recorded, seconds) for each."""
     if arguments.recording:
         arguments.dumps.unlink(missing_ok=True)
         yield arguments.recording.stem, *plan(arguments.words, arguments.dumps, arguments.device, arguments.settings,

@@ -1,9 +1,9 @@
-"""Programs whose memory others recorded on real GPUs, in our own words: transformer language models in plain PyTorch.
+"""Programs whose memory others recorded on real GPUs, rewritten: transformer language models in plain PyTorch.
 
     recorded_lm.py CASE OUTPUT.pickle
 
-Runs a case and dumps PyTorch's own memory history, on at the same place as in the recording. Everything that decides
-memory is kept: the order of operations, lifetimes, settings. Names and sources are those of compare.py's table.
+Runs a case and dumps PyTorch's own memory history, which begins at the same place as in the recording. Everything that
+decides memory is kept: the order of operations, lifetimes, settings. Names and sources are those of compare.py's table.
 """
 import contextlib
 import math
@@ -37,7 +37,7 @@ class Norm(nn.Module):
 
 
 class Rotation(nn.Module):
-    """`gathers`: the cosines are looked up by positions (the course's older form), else they are a slice."""
+    """`gathers`: cosines are looked up by positions (the course's older form); otherwise they are a slice."""
 
     def __init__(self, context, dim, gathers):
         super().__init__()
@@ -152,7 +152,7 @@ def loss_of(logits, targets):
 
 
 class AdamW(torch.optim.Optimizer):
-    """With states made by the first step, each result in a tensor of its own."""
+    """The first step makes states, each result in a tensor of its own."""
 
     def __init__(self, parameters):
         super().__init__(parameters, dict(lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01))
@@ -184,8 +184,8 @@ def begin():
 
 
 def inference(context, autocast=False, **shape):
-    """With autocast: casts of weights are not kept. PyTorch before 2.9 keeps them under inference_mode (pytorch#165068),
-    which takes 40 % more; the recording is of a newer one."""
+    """With autocast: casts of weights are not kept. PyTorch before 2.9 keeps them under inference_mode
+    (pytorch#165068), which takes 40 % more; the recording is of a newer version."""
     model = Model(context, **shape).to("cuda")
     optimizer = AdamW(model.parameters())
     warm = torch.randint(0, 10000, (5, BATCH, context), device="cuda")
@@ -217,7 +217,7 @@ def forward_without_gradients(context, **shape):
 
 
 def step_after_forward(context, **shape):
-    """One forward before, then the step whose memory is recorded."""
+    """One forward, then the step whose memory is recorded."""
     torch.set_default_device("cuda:0")
     model = Model(context, gathers=True, **shape).to("cuda:0")
     optimizer = AdamW(model.parameters())
@@ -349,7 +349,7 @@ class PlainBlock(nn.Module):
         return middle + gated
 
 
-# The model's source was not found: it is rebuilt from the lines that the recording itself names.
+# The model's source was not found: it is rebuilt from the lines that the recording names.
 def forward_in_bfloat16(context, width, layers, heads, inner):
     class Whole(nn.Module):
         def __init__(self):

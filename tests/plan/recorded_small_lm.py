@@ -1,9 +1,9 @@
-"""One more program whose memory somebody recorded on a real GPU, in our own words. It makes three steps of a small
-transformer under bfloat16 autocast, with tensors that are made on the host in every layer.
+"""One more program whose memory somebody recorded on a real GPU, rewritten. It makes three steps of a small transformer
+under bfloat16 autocast; every layer makes tensors on the host.
 
     recorded_small_lm.py CASE OUTPUT.pickle
 
-As recorded_lm.py. Everything that decides memory is kept: the order of operations, lifetimes, settings.
+Otherwise like recorded_lm.py. Everything that decides memory is kept: the order of operations, lifetimes, settings.
 """
 import math
 import sys

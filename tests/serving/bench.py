@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Compares plans of servers with engines' logs on real GPUs: a row for each public log whose model is in models.py.
+"""Compares plans of servers with engines' logs from real GPUs: a row for each public log whose model is in models.py.
 
     tests/serving/bench.py LOGS.tsv [-o results.tsv] [ROW...]     plans rows (all that results.tsv lacks)
     tests/serving/bench.py --table results.tsv LOGS.tsv           the table of misses
 
-LOGS.tsv is `vllm-h100-v0.19.0.tsv` of $MEMPROF_TEST_DATA: what llm-d-incubation/llm-d-planner read from its runs with
-vLLM 0.19.0 on H100s, --gpu-memory-utilization 0.95. Or it is others.tsv or sglang.tsv beside this file,
-whose rows name engine, device, model and settings. One row takes 40 to 120 seconds of a core. memprof is found on PATH, and python3 must be one with that engine:
-`tools/cuda-torch --engine vllm==0.19.0 tests/serving/bench.py ...`.
+LOGS.tsv is `vllm-h100-v0.19.0.tsv` in $MEMPROF_TEST_DATA: numbers that llm-d-incubation/llm-d-planner read from its
+runs with vLLM 0.19.0 on H100s, --gpu-memory-utilization 0.95. It may also be others.tsv or sglang.tsv next to this
+file, whose rows name engine, device, model and settings. A row takes 40 to 120 seconds of a core. memprof is found on
+PATH, and python3 must have that engine: `tools/cuda-torch --engine vllm==0.19.0 tests/serving/bench.py ...`.
 """
 
 import argparse
@@ -24,7 +24,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 import models  # noqa: E402
 
-# The beginning of a row's name -> the model, and what was set.
+# The beginning of a row's name -> the model, and its settings.
 ROWS = [
     ("fp8dyn-llama-3-3-70b", "llama-3.3-70b-fp8", {}),
     ("redhatai-llama-3-3-70b-i", "llama-3.3-70b-fp8", {}),
@@ -69,7 +69,7 @@ SAYS = {
 
 
 def settings_of(log):
-    """Engine, model and settings: those that the row has, or those that its name tells."""
+    """Engine, model and settings: from the row, or from its name."""
     row = log.get("run", "")
     if log.get("model"):
         return log["engine"], log["model"], json.loads(log["settings"])
@@ -91,7 +91,7 @@ def settings_of(log):
 
 
 def device_of(wanted, folder):
-    """A name, or "NAME total=BYTES ..." for another card of its kind, or where a log names a total of its own."""
+    """A name, or "NAME total=BYTES ..." for another card of its kind, or if a log has its own total."""
     name, *changes = wanted.split()
     if not changes:
         return name

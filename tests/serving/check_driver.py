@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Memory that the stand-in driver takes itself, by what a program loads: cuMemGetInfo() shows it, in this order and
+"""Memory that the stand-in driver itself takes for what a program loads: cuMemGetInfo() shows it, in this order and
 amount."""
 
 import ctypes
@@ -17,7 +17,7 @@ NODE, BLAS, SMS, THREADS, MULTICAST = 100_000, 30 * MIB, 100, 1000, 16 * MIB
 
 
 def elf_of(kernels):
-    """A file as NVIDIA's compilers make it, of {name: (bytes of code, bytes of a thread's stack)}."""
+    """A file as NVIDIA's compilers make it, from {name: (bytes of code, bytes of a thread's stack)}."""
     strings, sections, bodies = b"\0", [], []
 
     def text(of):
@@ -96,13 +96,13 @@ def graph_of(driver, kernel, launches):
 
 
 class Property(ctypes.Structure):
-    """CUmemAllocationProp, as far as it is read: pinned memory of device 0."""
+    """CUmemAllocationProp with the members that are read: pinned memory of device 0."""
     _fields_ = [("type", ctypes.c_int), ("handles", ctypes.c_int), ("place", ctypes.c_int), ("device", ctypes.c_int),
                 ("rest", ctypes.c_byte * 64)]
 
 
 def memory_of_several(driver):
-    """Memory behind a descriptor that another process may be sent, and a multicast object over it."""
+    """Memory behind a descriptor that may be sent to another process, and a multicast object over it."""
     supported, recommended, least = ctypes.c_int(), ctypes.c_size_t(), ctypes.c_size_t()
     driver.call("cuDeviceGetAttribute", ctypes.byref(supported), 132, 0)
     driver.call("cuMulticastGetGranularity", ctypes.byref(recommended), None, 1)
@@ -162,7 +162,7 @@ def main():
     for shape in (profile, f"cc=90;multicast={MULTICAST}"):
         environment = dict(os.environ, SOFTGPU_ON="1", SOFTGPU_PROFILE=shape, SOFTGPU_MEMORY=str(8 << 30))
         run = subprocess.run([sys.executable, __file__, library], env=environment, capture_output=True, text=True)
-        # Without the keys nothing is taken, so that the first amount is missed.
+        # Without the keys nothing is taken, so the first amount is missing.
         whole = "a kernel's code in a granule" in run.stderr if shape != profile else not run.returncode
         held(whole, run.stderr)
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The newest vLLM and SGLang of tools/cuda-torch --engine, whole, with a small model: the server comes up under plan, ends,
-and its ledger adds up. An engine that is recorded on the stand-in GPU has the same ledger. tools/test --long."""
+"""The newest vLLM and SGLang of tools/cuda-torch --engine, with a small model: the server starts under plan, ends, and
+its ledger adds up. A recorded engine on the stand-in GPU has the same ledger. tools/test --long."""
 
 import glob
 import os
@@ -35,7 +35,7 @@ class Server(harness.TestCase):
         self.check_small_model("sglang")
 
     def test_a_recorded_engine(self):
-        """Steps are the engine's; captured graphs and answers that are retained are no leak."""
+        """Steps are the engine's; captured graphs and retained answers are no leak."""
         if not newest("vllm"):
             self.skipTest("tools/cuda-torch --engine vllm was not run")
         softgpu = pathlib.Path("src/softgpu").resolve()

@@ -1,6 +1,6 @@
-"""config.json of public models, from facts that their pages state; `python3 models.py NAME FOLDER` writes one.
+"""config.json of public models, from facts on their pages; `python3 models.py NAME FOLDER` writes one.
 
-A plan needs no more of a model than this: no weights, and no tokenizer.
+A plan needs only this: no weights, and no tokenizer.
 """
 
 import json
@@ -19,7 +19,7 @@ def model(architecture, kind, vocab, hidden, inner, layers, heads, kv_heads, pos
 
 
 def compressed(kind, form):
-    """A checkpoint with weights of 8 bits, a scale for each channel, and activations that are scaled as they come."""
+    """A checkpoint with 8-bit weights, a scale for each channel, and activations that are scaled at run time."""
     def part(dynamic, strategy):
         return {"dynamic": dynamic, "num_bits": 8, "strategy": strategy, "symmetric": True, "type": kind}
     groups = {"group_0": {"targets": ["Linear"], "weights": part(False, "channel"),

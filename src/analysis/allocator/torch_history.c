@@ -127,7 +127,7 @@ static void find_segments(struct finder *f)
 }
 
 /* Collects the addresses of the parts live at the end, and of the trace's allocations. */
-static void gather(struct finder *f)
+static void gather_parts(struct finder *f)
 {
     const struct mp_model *model = f->model;
     uint64_t offset = 0;
@@ -267,7 +267,7 @@ static void torch_find_base(const struct mp_model *model, struct mp_torch_histor
     if (history->traced) gather_owners(&f);
     find_pools(&f);
     if (history->traced) find_segments(&f);
-    gather(&f);
+    gather_parts(&f);
     find_blocks(&f);
     mp_map_free(&f.held);
     mp_vec_free(&f.births);

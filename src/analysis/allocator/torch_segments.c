@@ -86,7 +86,7 @@ static void release(struct mp_torch_allocator *a, uint32_t block)
 }
 
 /* Copies the blocks of a set, in order, to a->scratch. */
-static void gather(struct mp_torch_allocator *a, const struct mp_torch_set *set)
+static void copy_blocks(struct mp_torch_allocator *a, const struct mp_torch_set *set)
 {
     struct mp_torch_place place = {0, 0};
     const struct mp_torch_key *key;
@@ -101,7 +101,7 @@ void mp_torch_collect_garbage(struct mp_torch_allocator *a)
     if (a->stats.reserved <= keep) return;
     uint64_t target = a->stats.reserved - keep;
     const struct side *side = &a->pools.at[0].sides[0];
-    gather(a, &side->blocks);
+    copy_blocks(a, &side->blocks);
     double ages = 0, count = 0;
     for (size_t i = 0; i < a->scratch.count; i++)
         if (!is_split(&a->blocks.at[a->scratch.at[i]])) {
@@ -166,7 +166,7 @@ bool mp_torch_release_available(struct mp_torch_allocator *a, uint64_t bytes, ui
 
 static void release_side(struct mp_torch_allocator *a, uint32_t pool, bool small)
 {
-    gather(a, &a->pools.at[pool].sides[small].blocks);
+    copy_blocks(a, &a->pools.at[pool].sides[small].blocks);
     size_t kept = 0;
     for (size_t i = 0; i < a->scratch.count; i++) {
         uint32_t block = a->scratch.at[i];

@@ -285,7 +285,7 @@ static bool subscribe(void *refusal)
 }
 
 /* `driver`: an address in the driver's code. */
-static void start(uintptr_t driver)
+static void record_by_cupti(uintptr_t driver)
 {
     int refusal = NOT_FOUND;
     mp_cupti_find(subscribe, &refusal);
@@ -312,7 +312,7 @@ int InitializeInjection(void)
     static _Atomic bool came;
     int saved = errno;
     if (mp_session.page && !atomic_exchange(&came, true) && mp_session_recording() && mp_session.config.cupti)
-        start((uintptr_t)__builtin_return_address(0));
+        record_by_cupti((uintptr_t)__builtin_return_address(0));
     errno = saved;
     return 1;
 }

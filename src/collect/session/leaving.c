@@ -65,7 +65,7 @@ static void look_for_leaks(void *context)
 }
 
 /* True if the file was checked for leaks. Without memory, or with a large file, nothing is known about leaks. */
-static bool judge(struct mp_recording_summary *summary)
+static bool judge_file(struct mp_recording_summary *summary)
 {
     struct judgement judgement = {.summary = summary};
     if (!summary->path || summary->failed || summary->file_bytes > JUDGED_MAX) return false;
@@ -141,7 +141,7 @@ void mp_leaving_finish(struct mp_leaving *leaving, struct mp_recording *recordin
     note(leaving, recording);
     if (owner && recording->events < MP_LEAK_STEPS) forgo_symbols(recording);
     mp_recording_finish(recording, summary);
-    bool judged = judge(summary);
+    bool judged = judge_file(summary);
     if (owner && judged && !summary->leaks) leave_out(leaving, owner, recording, summary);
     forget(leaving, id);
 }

@@ -144,8 +144,9 @@ static void free_job(struct mp_snapshot_job *job)
     free(job->path);
 }
 
-static enum mp_status start(struct mp_snapshots *snapshots, struct mp_recording *recording, struct mp_snapshot_job *job,
-                            const struct mp_snapshot_outcome *outcome, int fd, struct mp_error *error)
+static enum mp_status start_child(struct mp_snapshots *snapshots, struct mp_recording *recording,
+                                  struct mp_snapshot_job *job, const struct mp_snapshot_outcome *outcome, int fd,
+                                  struct mp_error *error)
 {
     void *shared = mmap(NULL, sizeof *job->shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     job->shared = shared == MAP_FAILED ? NULL : shared;
@@ -188,7 +189,7 @@ static enum mp_status begin(struct mp_snapshots *snapshots, struct mp_recording 
     if (!status && !request->path) status = make_file(recording, request, &job, error);
     if (!status) {
         struct mp_snapshot_outcome outcome = {.path = job.path, .at_oom = request->at_oom, .oom_ns = request->oom_ns};
-        status = start(snapshots, recording, &job, &outcome, job.file.fd, error);
+        status = start_child(snapshots, recording, &job, &outcome, job.file.fd, error);
         close(job.file.fd);
     }
     if (status) free_job(&job);
@@ -218,7 +219,7 @@ enum mp_status mp_snapshots_start_for(struct mp_snapshots *snapshots, struct mp_
     else
         mp_recording_round(recording, false); /* so that the state is that of the request, not of the last round */
     if (!status) status = prepare(recording, of, error);
-    if (!status) status = start(snapshots, recording, &job, &outcome, fd, error);
+    if (!status) status = start_child(snapshots, recording, &job, &outcome, fd, error);
     close(fd);
     if (status) free_job(&job);
     return status;

@@ -21,7 +21,7 @@ struct judging {
     struct mp_suspects *suspects;
 };
 
-static void judge(void *context)
+static void judge_blocks(void *context)
 {
     struct judging *judging = context;
     struct mp_model *model;
@@ -43,13 +43,13 @@ static _Noreturn void run_child(struct mp_recording *recording, struct mp_suspec
     int fd = memfd_create("memprof-live", MFD_CLOEXEC), copy = fd < 0 ? -1 : dup(fd);
     recording->symbols = NULL; /* names are not needed */
     snprintf(judging.path, sizeof judging.path, "/proc/self/fd/%d", fd);
-    if (copy >= 0 && !mp_live_file_write(recording, copy, &error)) (void)mp_memory_try(judge, &judging);
+    if (copy >= 0 && !mp_live_file_write(recording, copy, &error)) (void)mp_memory_try(judge_blocks, &judging);
     _exit(0);
 }
 
 /* ---- in the collector ------------------------------------------------------------------------------------------- */
 
-static void start(struct mp_suspicion *suspicion, struct mp_recording *recording)
+static void start_judging(struct mp_suspicion *suspicion, struct mp_recording *recording)
 {
     if (!suspicion->shared) {
         void *shared = mmap(NULL, sizeof *suspicion->shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -87,7 +87,7 @@ bool mp_suspicion_round(struct mp_suspicion *suspicion, struct mp_recording *rec
     }
     if (steps < MP_LEAK_STEPS || steps < suspicion->next_step || !recording->writer) return false;
     suspicion->next_step = steps + steps / 2;
-    start(suspicion, recording);
+    start_judging(suspicion, recording);
     return false;
 }
 

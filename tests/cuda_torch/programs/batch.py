@@ -1,4 +1,4 @@
-"""A training at a batch size, `batch.py BATCH WHAT`."""
+"""A training with a given batch size, `batch.py BATCH WHAT`."""
 import sys
 
 import torch
@@ -43,7 +43,7 @@ class Ranked(nn.Module):
 
 
 class Whitened(nn.Module):
-    """Looks at the spread and the extremes of each feature over all rows of the batch."""
+    """Computes spread and extremes of each feature over all rows of the batch."""
 
     def __init__(self):
         super().__init__()
@@ -57,7 +57,7 @@ class Whitened(nn.Module):
 
 
 class Hardest(nn.Module):
-    """Keeps the quarter of all tokens that it is worst at, those above the median, and others in a random order."""
+    """Keeps the quarter of the tokens with the highest loss, those above the median, and others in random order."""
 
     def __init__(self):
         super().__init__()
@@ -72,7 +72,7 @@ class Hardest(nn.Module):
 
 
 class Pairwise(nn.Module):
-    """Two views of each sample, all of one against all of the other."""
+    """Two views of each sample, compared all with all."""
 
     def __init__(self):
         super().__init__()
@@ -85,7 +85,7 @@ class Pairwise(nn.Module):
 
 
 class Clouds(nn.Module):
-    """Points, each alike, the largest of each feature, and the nearest point of another cloud."""
+    """A network on each point, the maximum of each feature, and the nearest point of another cloud."""
 
     def __init__(self):
         super().__init__()

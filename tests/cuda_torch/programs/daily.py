@@ -1,5 +1,5 @@
-"""Programs as their users have them, whole and in their style, `daily.py NAME`: servers, trainers, and what reloads, evicts
-and shrinks between. Each leaves something alive at its end, in `kept`."""
+"""Whole programs in their users' style, `daily.py NAME`: servers, trainers, and programs that reload, evict and shrink
+in between. Each leaves live blocks at its end, in `kept`."""
 import collections
 import concurrent.futures
 import contextlib
@@ -54,7 +54,7 @@ class Transformer(nn.Module):
 # ---------------------------------------------------------------------------------------------------------------------
 
 class Engine:
-    """A model with a captured graph for each size of batch, and a stream of its own."""
+    """A model with a captured graph for each batch size, on its own stream."""
 
     def __init__(self, model, sizes, length):
         self.model, self.stream = model.half().eval(), torch.cuda.Stream()
@@ -67,7 +67,7 @@ class Engine:
                     self.model(tokens)
                 self.stream.synchronize()
                 graph = torch.cuda.CUDAGraph()
-                # Other threads serve, and allocate, while this one captures.
+                # Other threads serve, and allocate, while this thread captures.
                 with torch.cuda.graph(graph, pool=self.pool, stream=self.stream, capture_error_mode="thread_local"):
                     logits = self.model(tokens)[:, -1].float().topk(5)
                 self.graphs[size] = graph, tokens, logits
@@ -89,8 +89,8 @@ class Engine:
 
 
 def server():
-    """An inference server: threads serve batches by graphs; a second model is loaded and captured while they do, takes
-    over, and the first one is let go."""
+    """An inference server: threads serve batches by graphs. Meanwhile a second model is loaded and captured, takes
+    over, and the first is dropped."""
     engines = {"live": Engine(Transformer().cuda(), (1, 4, 16), 48)}
     requests, answers = queue.Queue(), queue.Queue()
 
@@ -124,8 +124,8 @@ def server():
 
 
 def taken_over():
-    """Segments that the default pool gives back are those that a graph gets next; in the end the graph lets them go, and
-    what comes then would fit."""
+    """Segments that the default pool returns are given to a graph. At the end the graph returns them, and later
+    requests would fit."""
     side = torch.cuda.Stream()
     with torch.cuda.stream(side):
         early = [torch.ones(60_000, device="cuda") for _ in range(30)], torch.ones(3 * MIB, device="cuda")
@@ -146,8 +146,9 @@ def taken_over():
 # ---------------------------------------------------------------------------------------------------------------------
 
 def trainer():
-    """A training under a share of the device that finds its micro-batch by running out of memory, in forward, in backward
-    and in the optimizer's first step; with mixed precision, accumulation, clipping, validation, saved on the way."""
+    """A training under a share of the device. It finds its micro-batch by running out of memory, in forward, in
+    backward and in the optimizer's first step; with mixed precision, accumulation, clipping, validation and
+    checkpoints."""
     torch.cuda.set_per_process_memory_fraction(0.35)
     model = Transformer(layers=4).cuda()
     optimizer = torch.optim.AdamW(model.parameters(), 1e-3, foreach=True)
@@ -191,8 +192,8 @@ def trainer():
 # ---------------------------------------------------------------------------------------------------------------------
 
 def sleeping():
-    """What a rollout engine does between two trainings of reinforcement learning: its weights go to pinned memory, its
-    cache's storages are emptied, the training has the device, and all comes back; in pools, with expandable segments."""
+    """A rollout engine between two trainings of reinforcement learning: its weights go to pinned memory, its cache's
+    storages are emptied, the training uses the device, and all returns. Uses pools and expandable segments."""
     weights_pool, training = torch.cuda.MemPool(), Transformer(layers=2).cuda()
     with torch.cuda.use_mem_pool(weights_pool):
         weights = [torch.randn(900 + 70 * number, 512, device="cuda") for number in range(9)]
@@ -235,8 +236,8 @@ def sleeping():
 # ---------------------------------------------------------------------------------------------------------------------
 
 def workers():
-    """Two devices, two threads each, with a share of each device and streams of their own; blocks are handed over between
-    devices and threads, averaged by hand, and whoever runs out of memory evicts the oldest."""
+    """Two devices with two threads each, with a share of each device and their own streams. Blocks are passed between
+    devices and threads and averaged by hand; after an out-of-memory the oldest is evicted."""
     for device in range(2):
         torch.cuda.set_per_process_memory_fraction(0.8 - 0.2 * device, device)
     exchange = [queue.Queue(), queue.Queue()]
@@ -313,8 +314,8 @@ def trees():
 # ---------------------------------------------------------------------------------------------------------------------
 
 def notebook():
-    """A notebook's afternoon: models made again in one cell, an exception whose traceback keeps what failed, 
-    between cells, the cache emptied by hand, a GAN in the end."""
+    """A notebook's afternoon: models made again in one cell, an exception whose traceback keeps a failed model, the
+    cache emptied by hand between cells, and a GAN at the end."""
     results = {}
 
     def cell(name, make, fail=False):

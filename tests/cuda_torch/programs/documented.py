@@ -1,5 +1,5 @@
-"""Programs after PyTorch's own documents, `documented.py NAME`: what its notes on CUDA, tutorials and references of torch.func
-and torch.cuda show, put together as their readers do. Each leaves something alive at its end, in `kept`."""
+"""Programs after PyTorch's own documents, `documented.py NAME`: examples in its notes on CUDA, tutorials and references
+of torch.func and torch.cuda, combined as readers do. Each leaves live blocks at its end, in `kept`."""
 import os
 import subprocess
 import sys
@@ -15,7 +15,7 @@ kept = []
 torch.backends.cudnn.enabled = False
 torch.manual_seed(0)
 
-# The allocator of the note on MemPool, without NCCL: it gives a page more than it was asked for.
+# The allocator in the note on MemPool, without NCCL: it allocates a page more than requested.
 PADDED = """
 #include <stddef.h>
 #include <sys/types.h>
@@ -36,8 +36,8 @@ void padded_free(void *address, ssize_t bytes, int device, void *stream)
 
 
 def fused_step():
-    """"How to save memory by fusing the optimizer step into the backward pass", with accumulated norms, hooks on modules
-    that keep what they see, and an average of the weights."""
+    """"How to save memory by fusing the optimizer step into the backward pass", with accumulated norms, hooks on
+    modules that keep tensors, and averaged weights."""
     model = nn.Sequential(nn.Embedding(900, 192), *[nn.TransformerEncoderLayer(192, 6, 500, 0.1, batch_first=True)
                                                     for _ in range(3)], nn.Linear(192, 900)).cuda()
     optimizers = {parameter: torch.optim.Adam([parameter], foreach=False) for parameter in model.parameters()}
@@ -64,8 +64,8 @@ def fused_step():
 
 
 def plugged_pool():
-    """MemPools beside each other: one of an allocator that the program brings, one in a thread, one inside another, and
-    tensors that outlive theirs; looked at from inside and from outside."""
+    """Several MemPools: one of a pluggable allocator, one in a thread, one inside another, and tensors that outlive
+    theirs; examined from inside and outside."""
     with tempfile.TemporaryDirectory() as folder:
         source, library = os.path.join(folder, "padded.c"), os.path.join(folder, "padded.so")
         with open(source, "w") as file:
@@ -104,8 +104,8 @@ def plugged_pool():
 
 
 def per_sample():
-    """Gradients of each sample, ensembles, Jacobians and products with the Hessian by torch.func; a tangent of forward
-    mode; a parametrized layer; checkpointed chunks of vmap."""
+    """Per-sample gradients, ensembles, Jacobians and Hessian products by torch.func; a tangent in forward mode; a
+    parametrized layer; checkpointed chunks of vmap."""
     from torch.func import functional_call, grad, hessian, jacrev, jvp, stack_module_state, vmap
 
     def make():
@@ -146,8 +146,8 @@ def per_sample():
 
 
 def prefetched():
-    """Batches are copied on a second stream, and handed over by an event and record_stream(). Results leave on a third.
-    record_stream() also gets views and an external stream. Another thread lets go of the blocks."""
+    """Batches are copied on a second stream, and passed on by an event and record_stream(). Results are copied back on
+    a third. record_stream() also gets views and an external stream. Another thread frees the blocks."""
     copying, leaving = torch.cuda.Stream(priority=-1), torch.cuda.Stream()
     outer = torch.cuda.ExternalStream(torch.cuda.Stream().cuda_stream)
     model = nn.Sequential(nn.Linear(256, 512), nn.GELU(), nn.Linear(512, 40)).cuda()
@@ -193,8 +193,8 @@ def prefetched():
 
 
 def moved_limits():
-    """A share of the device that is moved as one goes, expandable segments, and work cut smaller each time that memory runs
-    out; raw memory of the allocator's between."""
+    """A share of the device that changes, expandable segments, and work that is divided after each out-of-memory; in
+    between, raw memory of the allocator."""
     total = torch.cuda.get_device_properties(0).total_memory
     weight = torch.randn(2048, 2048, device="cuda")
 
@@ -218,8 +218,8 @@ def moved_limits():
 
 
 def replicas():
-    """What DataParallel is made of, by hand on two devices, with hooks on the modules and peer copies on streams of the
-    other device; channels last; half of it under autocast."""
+    """DataParallel's parts by hand on two devices, with hooks on modules and peer copies on the other device's streams;
+    channels last; half of it under autocast."""
     class Net(nn.Module):
         def __init__(self):
             super().__init__()

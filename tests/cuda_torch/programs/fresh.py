@@ -1,5 +1,5 @@
-"""Programs as their users write them, `fresh.py NAME`: settings of the allocator, streams, retries, graphs, pools, threads,
-two devices. Each leaves something alive at its end, in `kept`."""
+"""Programs as users write them, `fresh.py NAME`: allocator settings, streams, retries, graphs, pools, threads, two
+devices. Each leaves live blocks at its end, in `kept`."""
 import concurrent.futures
 import gc
 import io
@@ -27,8 +27,7 @@ def block(size, device="cuda"):
 
 
 def retries():
-    """Under a limit of its own: what is cached goes, in part by the allocator's own collection, until nothing is left to
-    go."""
+    """Under its own limit: cached memory is released, partly by the allocator's own collection, until none is left."""
     torch.cuda.set_per_process_memory_fraction(0.5)
     half = torch.cuda.get_device_properties(0).total_memory // 2
     for size in (40, 90, 150, 210, 240):
@@ -48,7 +47,7 @@ def retries():
 
 
 def bisect():
-    """Looks for the largest batch by failing, as people do."""
+    """Finds the largest batch by failing, as people do."""
     weight = torch.randn(4096, 4096, device="cuda")
     low, high = 1, 1 << 20
     while high - low > 1000:
@@ -89,7 +88,7 @@ def data_parallel():
 
 
 def graphs_of_sizes():
-    """One graph for each batch size, all in one pool, the largest first; on a stream of their own."""
+    """One graph for each batch size, largest first, all in one pool, on their own stream."""
     layers = nn.Sequential(*[nn.Linear(200, 200) for _ in range(3)]).cuda().eval()
     stream, pool = torch.cuda.Stream(), None
     with torch.no_grad(), torch.cuda.stream(stream):
@@ -122,7 +121,7 @@ def captured_training():
 
 
 def pools_and_streams():
-    """Blocks of two pools, used on two streams, freed in another order than made."""
+    """Blocks of two pools, used on two streams, freed in another order than allocated."""
     streams, pools = [torch.cuda.Stream() for _ in range(2)], [torch.cuda.MemPool() for _ in range(2)]
     for number in range(12):
         stream = streams[number % 2]
@@ -136,7 +135,7 @@ def pools_and_streams():
 
 
 def producers():
-    """Threads hand blocks to each other; whoever has no room lets go."""
+    """Threads pass blocks to each other; a thread without memory frees some."""
     slots, lock = [None] * 24, threading.Lock()
 
     def work(number):
@@ -162,7 +161,8 @@ def producers():
 
 
 def generation():
-    """A cache of keys and values that grows by a token a step, for requests of other lengths, without gradients."""
+    """A cache of keys and values that grows by one token per step, for requests of different lengths, without
+    gradients."""
     project = nn.Linear(64, 192).cuda()
     with torch.inference_mode():
         for length in (5, 40, 17):
@@ -177,7 +177,7 @@ def generation():
 
 
 def loader():
-    """Pinned batches by a DataLoader's thread, the next copied beside the work on this one."""
+    """Pinned batches from a DataLoader's thread; the next one is copied during the work on this one."""
     data = TensorDataset(torch.randn(203, 50), torch.randint(0, 9, (203,)))
     model, side = nn.Linear(50, 9).cuda(), torch.cuda.Stream()
     optimizer, following = torch.optim.RMSprop(model.parameters()), None
@@ -196,7 +196,7 @@ def loader():
 
 
 def accumulation():
-    """Gradients of several parts, clipped, a scheduler, moving averages, a model that is saved and loaded."""
+    """Gradients of several parts, clipping, a scheduler, moving averages, a saved and loaded model."""
     model = nn.Sequential(nn.Embedding(500, 32), nn.LSTM(32, 48, 2, batch_first=True)).cuda()
     average = torch.optim.swa_utils.AveragedModel(model)
     optimizer = torch.optim.AdamW(model.parameters(), fused=True)
@@ -215,7 +215,7 @@ def accumulation():
 
 
 def odd_sizes():
-    """Around every border of the allocator's classes, each taken twice."""
+    """Sizes around every border of the allocator's classes, each allocated twice."""
     borders = [1, 512, MIB, 10 * MIB, 20 * MIB, 32 * MIB]
     for turn in range(2):
         for border in borders:
@@ -228,7 +228,8 @@ def odd_sizes():
 
 
 def grown_on_streams():
-    """Blocks that grow on three streams in turn, used by the next stream, let go in the middle, and the cache emptied."""
+    """Blocks that grow on three streams in turn, used by the next stream and freed in the middle; then the cache is
+    emptied."""
     streams = [torch.cuda.current_stream(), torch.cuda.Stream(), torch.cuda.Stream()]
     for turn in range(30):
         with torch.cuda.stream(streams[turn % 3]):
@@ -242,7 +243,7 @@ def grown_on_streams():
 
 
 def full_devices():
-    """Two devices fill up, each at its own pace: retries, and what still does not fit."""
+    """Two devices fill up at different rates: retries, and failures."""
     held, failed = ([], []), [0, 0]
     for turn in range(40):
         device = turn % 2
@@ -261,7 +262,7 @@ def full_devices():
 
 
 def shared_pools():
-    """Graphs of two families, each with a pool of its own, captured in turn; one is reset and captured again."""
+    """Graphs of two families, each with its own pool, captured in turn; one is reset and captured again."""
     inputs = torch.ones(700, 700, device="cuda")
     pools = [torch.cuda.graph_pool_handle() for _ in range(2)]
 
@@ -305,8 +306,8 @@ def compiled_aot_eager():
 
 
 def profiled():
-    """Under torch.profiler, with what it can of CUDA, and memory, in windows of its schedule. (With stacks PyTorch 2.6 itself
-    ends by a signal on Python 3.13.)"""
+    """Under torch.profiler with CUDA and memory, in the windows of its schedule. (With stacks, PyTorch 2.6 itself dies
+    by a signal on Python 3.13.)"""
     model = nn.Sequential(nn.Conv1d(4, 16, 5), nn.ReLU(), nn.Flatten(), nn.Linear(16 * 60, 3)).cuda()
     optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
     activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
@@ -331,7 +332,7 @@ def other_settings():
 
 
 def offloaded():
-    """What backward needs waits in pinned memory; layers are computed anew; hooks look at gradients."""
+    """Saved activations wait in pinned memory, layers are recomputed, and hooks examine gradients."""
     layers = nn.ModuleList(nn.Linear(300, 300) for _ in range(5)).cuda()
     for layer in layers:
         layer.weight.register_hook(lambda gradient: gradient * 0.5)
@@ -348,7 +349,7 @@ def offloaded():
 
 
 def jagged():
-    """Nested tensors, sparse ones, scatter and sort, of sizes that are never the same."""
+    """Nested and sparse tensors, scatter and sort, always of other sizes."""
     for turn in range(8):
         lengths = [(turn * 31 + number * 17) % 50 + 1 for number in range(6)]
         kept.append(torch.nn.utils.rnn.pad_sequence([torch.randn(length, 64, device="cuda") for length in lengths]))
@@ -361,7 +362,7 @@ def jagged():
 
 
 def raw_blocks():
-    """Bare memory of PyTorch's allocator, as other libraries ask for it: on streams and devices that they name."""
+    """Raw memory of PyTorch's allocator, as other libraries request it, on given streams and devices."""
     streams = [torch.cuda.Stream(device) for device in (0, 1, 1)]
     addresses = []
     for turn in range(60):
@@ -375,7 +376,7 @@ def raw_blocks():
 
 
 def moving_limits():
-    """What the process may take of each of three devices is raised and lowered while it works."""
+    """The process's limits on three devices are raised and lowered while it works."""
     failed = 0
     for turn, fraction in enumerate((0.25, 0.75, 0.4, 1.0, 0.1, 0.5)):
         for device in range(3):
@@ -393,7 +394,7 @@ def moving_limits():
 
 
 def side_captures():
-    """Captures that fork to other streams and join again; in one of them memory is given back on the other stream."""
+    """Captures that fork to other streams and join again; in one of them, memory is freed on the other stream."""
     main, side = torch.cuda.Stream(), torch.cuda.Stream()
     weights = [torch.randn(500, 500, device="cuda") for _ in range(2)]
     for number in range(4):
@@ -424,7 +425,7 @@ def side_captures():
 
 
 def broken_capture():
-    """A capture that ends by an exception, one that ends well, and again, in one pool; between them, work."""
+    """A capture that ends by an exception, one that succeeds, and again, in one pool; work in between."""
     pool = torch.cuda.graph_pool_handle()
     inputs = torch.ones(300, 1000, device="cuda")
     for number in range(5):
@@ -444,7 +445,7 @@ def broken_capture():
 
 
 def own_pool():
-    """Part of a program's memory from an allocator of its own, in a pool; the rest from PyTorch's."""
+    """Part of a program's memory is from its own allocator, in a pool, the rest from PyTorch's."""
     with open("own.c", "w") as source:
         source.write("""#include <sys/types.h>
 int cudaMalloc(void **, unsigned long); int cudaFree(void *);
@@ -464,7 +465,7 @@ void own_free(void *p, ssize_t n, int d, void *s) { (void)n, (void)d, (void)s; c
 
 
 def smaller_batches():
-    """The batch is halved until forward and backward fit, as launchers do it; memory may run out at any line."""
+    """The batch is halved until forward and backward fit, as launchers do; memory may run out at any line."""
     model = nn.Sequential(*[layer for _ in range(4) for layer in (nn.Linear(1000, 1000), nn.GELU())]).cuda()
     optimizer = torch.optim.AdamW(model.parameters())
     for first in (60_000, 9000, 30_000):
@@ -487,7 +488,7 @@ def smaller_batches():
 
 
 def stages():
-    """A pipeline: a thread for each device, batches handed on by queues, gradients handed back."""
+    """A pipeline with a thread for each device; queues pass batches on and gradients back."""
     halves = [nn.Linear(400, 600).cuda(0), nn.Linear(600, 100).cuda(1)]
     forward, backward = queue.Queue(2), queue.Queue()
 
@@ -524,7 +525,7 @@ def stages():
 
 
 def paged():
-    """An optimizer's state waits in pinned memory; each part comes in on a stream of its own, and goes out again."""
+    """An optimizer's state waits in pinned memory; each part is copied in and out on its own stream."""
     parameters = [nn.Parameter(torch.randn(size, 513, device="cuda")) for size in (1000, 40, 7000, 333)]
     states = [[torch.zeros(parameter.shape, pin_memory=True) for _ in range(2)] for parameter in parameters]
     incoming, outgoing = torch.cuda.Stream(), torch.cuda.Stream()
@@ -549,7 +550,7 @@ def paged():
 
 
 def experts():
-    """Experts of which each gets another number of tokens in every step, as the CPU's dice have it."""
+    """Experts get different numbers of tokens in every step, drawn on the CPU."""
     dice = random.Random(5)
     layers = nn.ModuleList(nn.Sequential(nn.Linear(128, 512), nn.SiLU(), nn.Linear(512, 128)) for _ in range(6)).cuda()
     optimizer = torch.optim.Adam(layers.parameters(), foreach=True)
@@ -573,7 +574,7 @@ def experts():
 
 
 def finalizers():
-    """Cycles that only the collector of garbage frees, on whichever thread it runs; streams that go before their blocks."""
+    """Cycles that only Python's collector frees, on any thread; streams that end before their blocks."""
     class Node:
         def __init__(self, size):
             self.block, self.me = block(size), self
@@ -596,7 +597,7 @@ def finalizers():
 
 
 def beams():
-    """A search that keeps the best few: caches are put into another order, shortened and joined, in blocks of all sizes."""
+    """A search that keeps the best few: caches are reordered, shortened and joined, in blocks of all sizes."""
     layer = nn.TransformerEncoderLayer(96, 4, 384, batch_first=True).cuda().eval()
     with torch.no_grad():
         for width in (12, 3, 40):
@@ -616,8 +617,8 @@ def beams():
 
 
 def chat():
-    """A language model that answers: prompts of other lengths fill caches that grow by torch.cat; then one cache of a fixed
-    length, written in place, whose steps are a captured graph; half precision."""
+    """A language model that answers. Prompts of different lengths fill caches that grow by torch.cat; then comes one
+    cache of a fixed length, written in place, whose steps are a captured graph. Half precision."""
     heads, width, layers, limit = 4, 32, 3, 96
     size = heads * width
     model = nn.ModuleDict({
@@ -680,8 +681,8 @@ def chat():
 
 
 def actor_and_critic():
-    """Two networks with an optimizer each, one a device; what is played waits in pinned memory, a target follows the critic,
-    and advantages go from one device to the other."""
+    """Two networks, each with an optimizer and on its own device. Episodes wait in pinned memory, a target follows the
+    critic, and advantages go from one device to the other."""
     actor = nn.Sequential(nn.Linear(24, 300), nn.Tanh(), nn.Linear(300, 6)).cuda(0)
     critic = nn.Sequential(nn.Linear(24, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 1)).cuda(1)
     target = nn.Sequential(nn.Linear(24, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 1)).cuda(1)
@@ -722,8 +723,8 @@ def actor_and_critic():
 
 
 def resumed():
-    """A training that is saved and goes on: through a thread's pinned copies, from a file onto the device, by mmap, and in
-    the place of the parameters that are there."""
+    """A training that is saved and resumed: through a thread's pinned copies, from a file onto the device, by mmap, and
+    in place of the existing parameters."""
     def make():
         model = nn.ModuleDict({"tokens": nn.Embedding(3000, 80), "body": nn.GRU(80, 80, 2, batch_first=True),
                                "head": nn.Linear(80, 3000, bias=False)})

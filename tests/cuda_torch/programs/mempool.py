@@ -1,4 +1,4 @@
-"""Blocks in MemPools, kept and given back, beside ordinary ones."""
+"""Blocks in MemPools, kept and freed, next to ordinary ones."""
 import torch
 
 kept = []

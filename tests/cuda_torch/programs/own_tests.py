@@ -1,6 +1,6 @@
-"""own_tests.py OUT FOLDER [NAME...]: runs tests of FOLDER/test_cuda.py, one after the other, and appends to OUT a line of
-JSON for each: what came out, and then live bytes and blocks as PyTorch counts them and as memprof does. Without names: all
-tests about memory that OUT has no line of yet. A test that ends the process has no result."""
+"""own_tests.py OUT FOLDER [NAME...]: runs tests of FOLDER/test_cuda.py one after the other. Appends a line of JSON to
+OUT for each: the result, then live bytes and blocks as PyTorch and memprof count them. Without names: all tests about
+memory that have no line in OUT. A test that ends the process has no result."""
 import gc
 import json
 import pathlib

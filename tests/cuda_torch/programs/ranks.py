@@ -1,4 +1,4 @@
-"""Two ranks on two devices, `ranks.py ddp|fsdp1|fsdp2`: each prints what PyTorch counted, as a line of JSON."""
+"""Two ranks on two devices, `ranks.py ddp|fsdp1|fsdp2`: each prints PyTorch's counts as a line of JSON."""
 import json
 import os
 import sys

@@ -1,7 +1,7 @@
-"""roles.py FOLDER NAME: runs one of the programs below, of which PyTorch's memory history sees only the later part, and
-writes FOLDER/NAME.pickle (the snapshot) and FOLDER/NAME.json: bytes by role at the peak. The program itself says what each
-storage is, out of its modules, optimizers and what autograd saved. The moment that is looked at is the peak: a block of
-BALLAST bytes comes and goes there."""
+"""roles.py FOLDER NAME: runs one of the programs below, of which PyTorch's memory history has only the later part.
+Writes FOLDER/NAME.pickle (the snapshot) and FOLDER/NAME.json: bytes by role at the peak. The program itself gives each
+storage's role, from its modules, optimizers and autograd's saved tensors. The moment is the peak: a block of BALLAST
+bytes is allocated and freed then."""
 import json
 import pathlib
 import sys
@@ -15,7 +15,7 @@ BALLAST = 1 << 30
 
 
 class Weak:
-    """A tensor's storage, for as long as somebody else holds it."""
+    """A tensor's storage, as long as something else holds it."""
 
     def __init__(self, tensor):
         storage = tensor.untyped_storage()
@@ -23,7 +23,7 @@ class Weak:
 
 
 class Watch:
-    """What a program tells of its tensors."""
+    """A program's facts about its tensors."""
 
     def __init__(self, path, stacks):
         self.path, self.stacks, self.models, self.optimizers = path, stacks, [], []
@@ -33,13 +33,13 @@ class Watch:
         torch.cuda.memory._record_memory_history(stacks=self.stacks)
 
     def passing(self):
-        """A forward pass from here on; what autograd saves in it."""
+        """A forward pass from here on, with the tensors that autograd saves in it."""
         self.saved.append([])
         saved = self.saved[-1]
         return torch.autograd.graph.saved_tensors_hooks(lambda t: (saved.append(Weak(t)), t.detach())[1], lambda t: t)
 
     def keeps(self, *tensors):
-        """Results of the pass that autograd does not save, but the program holds."""
+        """Results of the pass that the program holds, and autograd does not save."""
         self.saved[-1].extend(map(Weak, tensors))
 
     def look(self):
@@ -147,7 +147,7 @@ def language(watch):
 
 
 def language_by_tensor(watch):
-    """Gradients are kept from step to step, and the optimizer goes from tensor to tensor."""
+    """Gradients stay from step to step, and the optimizer updates one tensor after the other."""
     model = Language().cuda()
     train(watch, model, torch.optim.Adam(model.parameters(), foreach=False), lines, none=False)
 
@@ -175,7 +175,7 @@ def added_up(watch):
 
 
 def evaluated(watch, model, batch):
-    """A forward pass at a time, with autograd on, whose result is kept until the next one is there."""
+    """One forward pass at a time with autograd on; its result is kept until the next one exists."""
     watch.models = [model]
 
     def one_pass(step):
@@ -205,7 +205,7 @@ def evaluated_images(watch):
 
 
 def held_in_training(watch):
-    """What a look at the training data keeps, with autograd on, is still there in the next step."""
+    """A check of the training data with autograd on keeps blocks, which still live in the next step."""
     model = Language().cuda()
     optimizer = torch.optim.AdamW(model.parameters())
     watch.models, watch.optimizers, shown = [model], [optimizer], None
@@ -249,7 +249,7 @@ def generated(watch):
 
 @torch.no_grad()
 def served(watch):
-    """Requests without a state, some of whose results stay."""
+    """Requests without a state; some results stay."""
     model = Images().cuda()
     watch.models, results = [model], []
     for request in range(12):

@@ -1,4 +1,4 @@
-"""roles_unseen.py FOLDER NAME [STACKS]: as roles.py, with programs that the rules of categories were not made by."""
+"""roles_unseen.py FOLDER NAME [STACKS]: as roles.py, with programs on which the rules of categories were not made."""
 import pathlib
 import sys
 
@@ -37,7 +37,7 @@ def perceptron(*widths):
 
 
 def competing(watch):
-    """Two networks with an optimizer each; looked at where the second one's turn is."""
+    """Two networks with an optimizer each, examined in the second one's turn."""
     maker, judge = perceptron(128, 1024, 2048, 3072).cuda(), perceptron(3072, 1024, 512, 1).cuda()
     makes = torch.optim.Adam(maker.parameters(), betas=(0.5, 0.99))
     judges = torch.optim.Adam(judge.parameters(), betas=(0.5, 0.99))
@@ -102,7 +102,7 @@ def frozen(watch):
 
 
 class Low(nn.Module):
-    """A layer that stays, and a small correction of it that is trained."""
+    """A constant layer, and a small correction that is trained."""
 
     def __init__(self, layer, rank=8):
         super().__init__()
@@ -207,7 +207,7 @@ class Finder(nn.Module):
 
 
 def found(watch):
-    """Images of another size in each step."""
+    """Images of a different size in each step."""
     model = Finder().cuda()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4)
     watch.models, watch.optimizers = [model], [optimizer]

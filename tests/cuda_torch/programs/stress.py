@@ -1,5 +1,5 @@
 """Random blocks on several threads and streams, `stress.py SEED THREADS STEPS [DEVICES]`: record_stream, empty_cache,
-out-of-memory survived by letting half of the blocks go."""
+and out-of-memory, after which half of the blocks are freed."""
 import random
 import sys
 import threading

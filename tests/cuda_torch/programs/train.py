@@ -1,4 +1,4 @@
-"""A few steps of a training, `train.py WHAT [STEPS]`; what there is: MODELS and the kinds below."""
+"""A few steps of a training, `train.py WHAT [STEPS]`; WHAT is one of MODELS or of the kinds below."""
 import sys
 import threading
 

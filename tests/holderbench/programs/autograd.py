@@ -1,5 +1,5 @@
-# Leaks of PyTorch: graphs, hooks, modules, optimizers. As containers.py says. grow() calls accuse() with what it is given
-# and gives it back, so that a program can name what a node of the graph saves.
+# Leaks of PyTorch: graphs, hooks, modules, optimizers. Labels as in containers.py. grow() calls accuse() with its
+# argument and returns it, so that a program can name what a node of the graph saves.
 
 #--- loss-with-its-graph
 # holder: history[*]

@@ -1,5 +1,5 @@
-# Leaks in the style of public issues, which each name says; labels from what the threads found, written before a run. As
-# containers.py says; "a | b" where both are right.
+# Leaks in the style of public issues, which each name gives. Labels follow the threads' results, and were written
+# before a run. Labels as in containers.py; "a | b": both are right.
 
 #--- pinot-23-states-of-all-epochs
 # holder: experiment.states[*]

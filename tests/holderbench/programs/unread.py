@@ -1,5 +1,5 @@
-# Leaks whose labels were written by somebody who had not read the code that finds holders, nor seen it run on them. As
-# in containers.py. Where a label names several ways, each is one that a person would call right.
+# Leaks whose labels were written by somebody who had neither read the code that finds holders nor seen it run. Labels
+# as in containers.py. Where a label names several ways, a person would call each of them right.
 
 #--- contexts-kept
 # holder: contexts[*]

@@ -1,6 +1,6 @@
-# Leaks of Python: what programs, their frameworks and the library keep. Written as those of unread.py were, later, by
-# somebody else: labels before the first run, the code that finds holders not read. As in containers.py. Where a label
-# names several ways, each is one that a person would call right.
+# Leaks of Python: objects kept by programs, frameworks and the library. Written later by another person in the same way
+# as unread.py: labels before the first run, without reading the code that finds holders. Labels as in containers.py.
+# Where a label names several ways, a person would call each of them right.
 
 #--- cache-with-tensors-as-arguments
 # holder: norm

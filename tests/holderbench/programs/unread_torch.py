@@ -1,6 +1,6 @@
-# Leaks of PyTorch: graphs, modules, data, tools. Written as those of unread.py were, later, by somebody else: labels before
-# the first run, the code that finds holders not read. As in containers.py. If a label has several answers (A | B), a
-# person would call each of them right.
+# Leaks of PyTorch: graphs, modules, data, tools. Written later by another person in the same way as unread.py: labels
+# before the first run, without reading the code that finds holders. Labels as in containers.py. If a label has several
+# answers (A | B), a person would call each of them right.
 
 #--- jacobians-that-can-be-differentiated
 # holder: jacobians[*]

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Programs with something that fills up and then stays full, as replay buffers do: buffers.py [WHAT...] --fill PERCENT
+"""Programs with a container that fills up and then stays full, such as a replay buffer: buffers.py [WHAT...] --fill
+PERCENT
 
-For each a line says its name, its process and -.
+A line for each has its name, its process and -.
 """
 
 import argparse
@@ -46,7 +47,7 @@ def at_random(steps, full):
 
 
 def rows_at_random(steps, full):
-    """Three rows a step, each on its own."""
+    """Three rows a step, each added alone."""
     memory = []
 
     def remember(seen, done):

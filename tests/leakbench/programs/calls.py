@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Programs that call a function named work() again and again, in many ways: calls.py [WHAT...] [--steps N]
+"""Programs that call a function work() again and again, in many ways: calls.py [WHAT...] [--steps N]
 
-For each a line says its name, its process and how many calls of work(), of those not inside another one, allocated.
+A line for each has its name, its process and the number of outermost calls of work() that allocated.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ def plain_loop(steps, _):
 
 
 def of_a_module(steps, _):
-    """A script without functions around its loop, with several instructions that allocate."""
+    """A script whose loop is in no function, with several allocating instructions."""
     exec(compile("def work():\n    x = torch.randn(300)\n    y = x * 2\n    kept.append(y)\n"
                  "for number in range(steps):\n    work()\n", "script.py", "exec"),
          {"torch": torch, "kept": kept, "steps": steps})
@@ -40,7 +40,7 @@ def of_a_module(steps, _):
 
 
 def one_allocation(steps, _):
-    """The shortest: a script's loop, and one instruction that allocates."""
+    """The shortest: a script's loop with one allocating instruction."""
     exec(compile("def work():\n    kept.append(torch.empty(300))\nfor number in range(steps):\n    work()\n",
                  "script.py", "exec"), {"torch": torch, "kept": kept, "steps": steps})
     return steps
@@ -56,7 +56,7 @@ def one_allocation_inside(steps, _):
 
 
 def a_loop_inside(steps, _):
-    """Each call allocates in a loop, so that it comes back to where it was."""
+    """Each call allocates in a loop, so that it returns to the same place."""
     def work(rows):
         for row in rows:
             kept[:] = [torch.empty(100), torch.empty(200)]
@@ -108,7 +108,7 @@ def recursion(steps, _):
 
 
 def some_without(steps, _):
-    """One of three calls returns without having allocated."""
+    """One of three calls returns without an allocation."""
     def work(number):
         if number % 3 == 0:
             return None
@@ -120,7 +120,7 @@ def some_without(steps, _):
 
 
 def a_generator(steps, _):
-    """Each allocates several times, and stands still in between."""
+    """Each allocates several times, and pauses in between."""
     def work():
         for _ in range(3):
             yield torch.empty(50)
@@ -231,7 +231,7 @@ def a_pool(steps, _):
 
 
 def once(steps, _):
-    """One call, which has the loop."""
+    """A single call, which has the loop."""
     def work():
         for _ in range(steps):
             net(torch.randn(8, 12)).sum().backward()

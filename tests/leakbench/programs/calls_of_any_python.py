@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Calls of work() in a Python without torch: calls_of_any_python.py WHAT STEPS. Prints how many allocated."""
+"""Calls of work() in a Python without torch: calls_of_any_python.py WHAT STEPS. Prints how many calls allocated."""
 
 import asyncio
 import ctypes

@@ -3,7 +3,7 @@
 
     classic.py [WHAT...] [--mended] [--steps N]
 
-Lines that allocate what stays end with `# LEAK WHAT`.
+Lines that allocate the leaked blocks end with `# LEAK WHAT`.
 """
 
 import torch
@@ -45,7 +45,7 @@ def loss_kept(steps, mended):
 
 
 def outputs_kept(steps, mended):
-    """Predictions are collected for a metric that nobody asks for."""
+    """Predictions are collected for a metric that nobody reads."""
     model, optimizer = make()
     outputs = []
     for _ in range(steps):
@@ -56,7 +56,7 @@ def outputs_kept(steps, mended):
 
 
 def hook_captures(steps, mended):
-    """A forward hook keeps what passes through it."""
+    """A forward hook keeps the tensors that pass."""
     model, optimizer = make()
     seen = []
     model[1].register_forward_hook(lambda module, arguments, output: seen.append(
@@ -70,7 +70,7 @@ def hook_captures(steps, mended):
 
 
 def exception_pins(steps, mended):
-    """An exception that is kept keeps its traceback, and that the frames with their locals."""
+    """A kept exception keeps its traceback, and the traceback the frames with their locals."""
     model, optimizer = make()
     errors = []
 

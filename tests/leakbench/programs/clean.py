@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Training programs that do not leak, but look like it in places: clean.py [WHAT...] [--steps N]"""
+"""Training programs that look like leaks in places, but are not: clean.py [WHAT...] [--steps N]"""
 
 import argparse
 import collections

@@ -1,9 +1,9 @@
 /*
- * Leaks of CUDA programs after reported bugs, on the stand-in driver:
+ * Leaks of CUDA programs, after reported bugs, on the stand-in driver:
  *
  *     cuda_leaks WHAT [mended]
  *
- * Sixty steps, marked through memprof.h. Each works in work_here() and leaks, or not, in the function that WHAT names.
+ * Sixty steps, marked through memprof.h. Each works in work_here(). The function that WHAT names leaks or does not.
  */
 #include <memprof.h>
 #include <stdio.h>
@@ -54,7 +54,7 @@ static __attribute__((noinline)) void stream_a_call(unsigned step)
     if (mended) CHECK(driver.cuStreamDestroy_v2(own));
 }
 
-/* numba 9507, cupy 4775: page-locked memory that is never given back. */
+/* numba 9507, cupy 4775: page-locked memory that is never freed. */
 static __attribute__((noinline)) void pinned_buffer(unsigned step)
 {
     void *host;
@@ -63,7 +63,7 @@ static __attribute__((noinline)) void pinned_buffer(unsigned step)
     if (mended) CHECK(driver.cuMemFreeHost(host));
 }
 
-/* NVIDIA/warp 1429, newton 2563: what a graph allocated is left when the graph goes. */
+/* NVIDIA/warp 1429, newton 2563: memory that a graph allocated outlives the graph. */
 static __attribute__((noinline)) void graph_a_shape(unsigned step)
 {
     CUgraph graph;
@@ -82,7 +82,7 @@ static __attribute__((noinline)) void graph_a_shape(unsigned step)
     if (mended) CHECK(driver.cuDeviceGraphMemTrim(0));
 }
 
-/* cuda-python 2344, Mooncake PR 2380: unmapped, but its handle was never released. */
+/* cuda-python 2344, Mooncake PR 2380: memory is unmapped, but its handle never released. */
 static __attribute__((noinline)) void handle_not_released(unsigned step)
 {
     CUdeviceptr range;
@@ -96,7 +96,7 @@ static __attribute__((noinline)) void handle_not_released(unsigned step)
     if (mended) CHECK(driver.cuMemRelease(handle));
 }
 
-/* Blocks of a pool, freed on some paths only. */
+/* Blocks of a pool that are freed only on some paths. */
 static __attribute__((noinline)) void pool_block(unsigned step)
 {
     CUdeviceptr block;
@@ -104,7 +104,7 @@ static __attribute__((noinline)) void pool_block(unsigned step)
     if (step % 2 || mended) CHECK(driver.cuMemFreeAsync(block, stream));
 }
 
-/* TensorRT 582, jax 2072: a module for each new kernel, none unloaded. */
+/* TensorRT 582, jax 2072: a module for each new kernel, never unloaded. */
 static __attribute__((noinline)) void module_a_kernel(unsigned step)
 {
     CUmodule module;
@@ -114,7 +114,7 @@ static __attribute__((noinline)) void module_a_kernel(unsigned step)
     if (mended) CHECK(driver.cuModuleUnload(module));
 }
 
-/* Textures are made anew when the window changes, the old ones stay. */
+/* A change of the window makes new textures, and the old ones stay. */
 static __attribute__((noinline)) void texture(unsigned step)
 {
     CUarray array;

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Programs of kinds that neither users.py nor strangers.py have, most of which have a form that leaks:
-guests.py [WHAT...] [--mended] [--steps N] [--batch N]
+"""Programs of kinds that users.py and strangers.py lack, mostly with a leaking form: guests.py [WHAT...] [--mended]
+[--steps N] [--batch N]
 
-Each has a process of its own. A JSON line says its name and process, how many steps it made, and how many bytes it kept in
-all (null where the machine's speed decides). Lines that allocate what stays, or that call for it, end with `# LEAK WHAT`.
+Each has a process of its own. A JSON line has its name and process, its number of steps, and the bytes that it kept in
+all (null: the machine's speed decides). Lines that allocate leaked blocks, or call for them, end with `# LEAK WHAT`.
 """
 
 import argparse
@@ -25,12 +25,12 @@ BATCH = 8
 
 
 def size_of(tensors):
-    """The bytes of their storages, each once."""
+    """The bytes of their storages, each counted once."""
     storages = {tensor.storage().data_ptr(): tensor.storage().nbytes() for tensor in tensors}
     return sum(storages.values())
 
 
-# ---- policies, learned after each episode ----------------------------------------------------------------------------
+# ---- policies, trained after each episode ---------------------------------------------------------------------------
 
 class Policy(nn.Module):
     def __init__(self):
@@ -44,7 +44,7 @@ class Policy(nn.Module):
 
 
 def reinforce(steps, batch, mended):
-    """As in PyTorch's own examples; the saved actions are never dropped, so each episode is learned from again."""
+    """As in PyTorch's own examples. The saved actions are never dropped, so each episode is used again."""
     policy, chance = Policy(), random.Random(3)
     optimizer = torch.optim.Adam(policy.parameters(), lr=0.003)
 
@@ -98,8 +98,8 @@ class Translator(nn.Module):
 
 
 def translator(steps, batch, mended):
-    """Requests of random length, whose steps are their tokens. The state of the best beam is remembered for the next
-    sentence of the same document, as a view of all beams', and documents are never closed."""
+    """Requests of random length, whose steps are their tokens. The best beam's state is kept for the document's next
+    sentence, as a view of all beams' states, and documents are never closed."""
     model, documents, chance, made = Translator().eval(), {}, random.Random(5), 0
     for number in range(steps):
         source = torch.randint(60, (1, chance.randrange(4, 12)))
@@ -109,12 +109,12 @@ def translator(steps, batch, mended):
     return made, 0 if mended else size_of(documents.values())
 
 
-# ---- threads that do other things each -------------------------------------------------------------------------------
+# ---- threads with different work ------------------------------------------------------------------------------------
 
 def staged(steps, batch, mended):
-    """A pipeline: rows are made, encoded and judged by a thread each; the judge keeps what it was given. It makes four
-    times the steps: 0 to 8 batches lie between the first and the last stage (two queues of 3, two in work), which were an
-    eighth of the rate at 120 steps."""
+    """A pipeline: one thread makes rows, one encodes and one judges them; the judge keeps its input. It makes four
+    times the steps: between 0 and 8 batches are under way (two queues of 3, two in work), which were an eighth of the
+    rate at 120 steps."""
     steps *= 4
     encoder = nn.Sequential(nn.Linear(WIDTH, 48), nn.ReLU(), nn.Linear(48, 16)).eval()
     judge = nn.Linear(16, 2).eval()
@@ -148,7 +148,7 @@ def staged(steps, batch, mended):
 # ---- meta-learning ---------------------------------------------------------------------------------------------------
 
 def few_shots(steps, batch, mended):
-    """Four tasks an outer step, each with a head of its own and an optimizer for it, which learns for five steps."""
+    """Four tasks per outer step, each with its own head and optimizer, which trains for five steps."""
     body, outer_head = nn.Sequential(nn.Linear(WIDTH, 32), nn.ReLU()), nn.Linear(32, 4)
     outer, log = torch.optim.Adam([*body.parameters(), *outer_head.parameters()]), []
     for _ in range(steps):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Programs whose own heap grows by 4 MiB a step, or does not, beside tensors: heaps.py [WHAT...] [--steps N]
+"""Programs whose own heap grows by 4 MiB a step or not, in addition to tensors: heaps.py [WHAT...] [--steps N]
 
-For each a line says its name, its process and how many bytes of heap it kept a step.
+A line for each has its name, its process and the bytes of heap that it kept per step.
 """
 
 import time

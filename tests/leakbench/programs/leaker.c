@@ -9,7 +9,7 @@
  *     pace N     microseconds that a step pauses (0)
  *     clear      frees what was leaked
  *
- * The collector has all that came before when `run` and `clear` are answered.
+ * When `run` and `clear` are answered, the collector has all earlier events.
  *
  * The leaked blocks come from leak_here(), the others from fetch_here() and work_here().
  */
@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 #define KEPT 4000000
-#define RING 16384 /* records that a ring has room for */
+#define RING 16384 /* records in a ring */
 
 static uint32_t pool;
 static uintptr_t next = 1 << 20, kept[KEPT], fetched;
@@ -50,8 +50,8 @@ static __attribute__((noinline)) void work_here(void)
     memprof_free(pool, (void *)at);
 }
 
-/* Until the collector has taken all: its answer includes what came before. At a quarter of a ring, so that a busy
- * machine drops nothing: half of the ring may hold what was taken and is not yet in the file. */
+/* Waits until the collector has taken all events: its answer includes earlier ones. Called at a quarter of a ring, so
+ * that a busy machine drops nothing: half of the ring may have records that are taken but not yet in the file. */
 static void catch_up(void)
 {
     struct memprof_stats stats;

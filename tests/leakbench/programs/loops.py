@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Loops of PyTorch programs, written as people write them, without any mark: loops.py [WHAT...]
+"""Loops of PyTorch programs as people write them, without any mark: loops.py [WHAT...]
 
-For each a line says its name, its process and how many steps it made.
+A line for each has its name, its process and its number of steps.
 """
 
 import copy
@@ -130,7 +130,7 @@ def inference():
 
 
 class Trainer:
-    """As frameworks are built: the loop, the step and the hooks lie in different methods."""
+    """As frameworks are built: the loop, the step and the hooks are in different methods."""
 
     def __init__(self):
         self.model = mlp(4)
@@ -187,7 +187,7 @@ def lbfgs():
 
 
 class Attention(nn.Module):
-    """Attention of one token to all before it, whose keys are joined to a cache."""
+    """Attention of one token to all earlier ones, whose keys are appended to a cache."""
 
     def __init__(self):
         super().__init__()

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Programs that keep the same number of bytes in each step, at lines that make lasting things, too: rates.py [WHAT...]
+"""Programs that keep the same bytes in each step, at lines that also make lasting blocks: rates.py [WHAT...]
 
-For each a line says its name, its process and how many bytes it kept a step.
+A line for each has its name, its process and the bytes that it kept per step.
 """
 
 import queue
@@ -37,7 +37,7 @@ def two_sizes(steps, _):
 
 
 def a_pool(steps, _):
-    """Threads answer requests in one line each, in turn."""
+    """Threads answer requests in turn, in one line each."""
     model, requests, answers, kept = network()[0].eval(), queue.Queue(), queue.Queue(), []
 
     def answer():
@@ -61,8 +61,8 @@ def a_pool(steps, _):
 
 
 def runs_of_training(steps, _):
-    """Each of four steps, whose model is kept, with its gradients; the optimizer's state goes with the run. Both are made
-    by the line of one function."""
+    """Each run has four steps, and its model stays with its gradients; the optimizer's state goes. Both are made by the
+    line of one function."""
     kept = []
 
     def run():

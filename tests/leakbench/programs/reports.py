@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Leaks as they were reported: small programs in the shape of the code of the reports that their docstrings name.
+"""Reported leaks: small programs in the form of the code in the reports that their docstrings name.
 
     reports.py [WHAT...] [--mended] [--steps N]
 
-Lines that allocate what stays end with `# LEAK WHAT`.
+Lines that allocate the leaked blocks end with `# LEAK WHAT`.
 """
 
 import functools
@@ -86,7 +86,7 @@ class Request:
 
 
 def collector_off(steps, mended):
-    """pytorch 20199: objects that point to themselves, and the collector of cycles switched off for speed."""
+    """pytorch 20199: objects that refer to themselves, with Python's collector switched off for speed."""
     gc.disable()
     net = Net()
     for _ in range(steps):
@@ -102,7 +102,7 @@ def causal_mask(length):
 
 
 def mask_by_length(steps, mended):
-    """jax 10878, tensorflow 38598 in PyTorch's clothes: one entry for every length, and lengths go on."""
+    """jax 10878, tensorflow 38598, rewritten for PyTorch: one entry for every length, and lengths never end."""
     net = nn.Linear(WIDTH, WIDTH)
     for step in range(steps):
         length = 8 + (step % 5 if mended else step)
@@ -113,7 +113,7 @@ def mask_by_length(steps, mended):
 
 
 def grown_optimizer(steps, mended):
-    """A parameter group is added for every task; their state is never dropped."""
+    """A parameter group is added for every task, and their state is never dropped."""
     net = Net()
     optimizer = torch.optim.Adam(net.parameters())
     for _ in range(steps):
@@ -128,7 +128,7 @@ def grown_optimizer(steps, mended):
 
 
 def vocabulary_grows(steps, mended):
-    """An embedding that is made larger by some rows for each batch."""
+    """An embedding that grows by some rows for each batch."""
     table = torch.zeros(8, WIDTH)
     net = nn.Linear(WIDTH, 1)
     for _ in range(steps):

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Six programs in the styles of other frameworks and fields than those of users.py, of which most
-have a form that leaks: strangers.py WHAT [--mended] [--steps N]
+"""Six programs in the style of frameworks and fields that users.py lacks, mostly with a leaking form: strangers.py WHAT
+[--mended] [--steps N]
 
-Each runs alone to its end. A JSON line says how many steps it made, which verdict is right, and how many bytes it kept in
-all. Lines that allocate what stays, or that call for it, end with `# LEAK WHAT`.
+Each runs alone to its end. A JSON line has its number of steps, the right verdict, and the bytes that it kept in all.
+Lines that allocate leaked blocks, or call for them, end with `# LEAK WHAT`.
 """
 
 import argparse
@@ -30,7 +30,7 @@ def perceptron(outputs=8, width=WIDTH):
     return nn.Sequential(nn.Linear(width, 64), nn.GELU(), nn.Linear(64, outputs))
 
 
-# ---- a trainer of arguments, states and evaluations -----------------------------------------------------------------
+# ---- a trainer with arguments, states and evaluations ---------------------------------------------------------------
 
 @dataclasses.dataclass
 class Arguments:
@@ -107,7 +107,7 @@ class Replay:
 
 
 def actor_critic(steps, mended):
-    """The ring is full at 85 % of the steps. Who forgets to detach the target of the critic keeps none of it."""
+    """The ring is full at 85 % of the steps. Even without a detach, the critic's target is not kept."""
     actor, critic = perceptron(4), perceptron(1, WIDTH + 4)
     actors, critics = torch.optim.Adam(actor.parameters()), torch.optim.Adam(critic.parameters())
     replay, episode, values = Replay(int(steps * 0.85)), [], []
@@ -138,12 +138,12 @@ def actor_critic(steps, mended):
 # ---- servers --------------------------------------------------------------------------------------------------------
 
 def least_recently_used(steps, mended):
-    """Four threads of a pool; most questions come again. Its bound is 20 answers, or none."""
+    """Four threads of a pool; most questions are repeated. Its bound is 20 answers; leaking, it has none."""
     model = nn.Sequential(*(nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU()) for _ in range(3))).eval()
     cache, lock, calls = collections.OrderedDict(), threading.Lock(), []
 
     def answer(question):
-        """A number: a future keeps what it is given until somebody asks for it."""
+        """A number: a future keeps its result until somebody asks for it."""
         with lock:
             if question in cache:
                 return 0
@@ -163,8 +163,8 @@ def least_recently_used(steps, mended):
 
 
 def awaited(steps, mended):
-    """Requests as coroutines, the network in an executor; sessions keep their last answer, and who forgets to close them
-    keeps all."""
+    """Requests are coroutines, the network runs in an executor, and sessions keep their last answer. If sessions are
+    not closed, all answers stay."""
     model, sessions = perceptron().eval(), {}
 
     def run(inputs):
@@ -187,10 +187,10 @@ def awaited(steps, mended):
     return steps // 4 * 4, size_of(sessions.values())
 
 
-# ---- what grows for a while, and is no leak -------------------------------------------------------------------------
+# ---- memory that grows for a while, and is no leak ------------------------------------------------------------------
 
 def curriculum(steps, mended):
-    """Sequences become longer all the time, and so does what a step takes; nothing of it stays."""
+    """Sequences become longer all the time, and steps need more; nothing stays."""
     model, head = nn.GRU(WIDTH, WIDTH, batch_first=True), nn.Linear(WIDTH, WIDTH)
     optimizer = torch.optim.Adam([*model.parameters(), *head.parameters()])
     for step in range(steps):
@@ -205,7 +205,7 @@ def curriculum(steps, mended):
 # ---- no network at all ----------------------------------------------------------------------------------------------
 
 def heat(steps, mended):
-    """An equation in time; every tenth field is kept, or only the last ones."""
+    """An equation over time; every tenth field is kept, or only the last ones."""
     field = torch.rand(40, 40)
     kept = collections.deque(maxlen=5 if mended else None)
     for step in range(steps):

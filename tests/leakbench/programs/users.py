@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Programs as people write them who never heard of memprof, some of which leak: users.py WHAT [--mended] [--steps N]
+"""Programs in the style of people who do not know memprof, some of which leak: users.py WHAT [--mended] [--steps N]
 
-Each runs alone to its end. A JSON line says how many steps it made, which verdict is right, and how many bytes it kept
-a step. Lines that allocate what stays end with `# LEAK WHAT`.
+Each runs alone to its end. A JSON line has its number of steps, the right verdict, and the bytes that it kept per step.
+Lines that allocate the leaked blocks end with `# LEAK WHAT`.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from torch.nn import functional as F
 WIDTH = 32
 
 
-# ---- a trainer with callbacks, accumulation, evaluation and an average of the weights -------------------------------
+# ---- a trainer with callbacks, accumulation, evaluation and averaged weights ----------------------------------------
 
 class Callback:
     def on_train_begin(self, trainer):
@@ -121,7 +121,7 @@ class Held:
 
 
 def place(make, where):
-    """The model as a local of the caller, a global of the module or an attribute of an object that stays."""
+    """The model is a local of the caller, a global of the module or an attribute of a lasting object."""
     if where == "local":
         return make().eval()
     owner = sys.modules[__name__] if where == "global" else Held
@@ -140,7 +140,7 @@ def generate(decoder, count):
 
 
 def generation(steps, mended):
-    """One request: tokens and cache grow as long as it lasts. In memory alone that is what `answers` does."""
+    """One request: tokens and cache grow while it lasts. In memory alone, this looks like `answers`."""
     decoder = place(Decoder, options.model)
     print("#", generate(decoder, steps).shape)
     return steps, 2 * 8
@@ -195,7 +195,7 @@ def notebook(steps, mended):
     return steps, 64 * 4
 
 
-# ---- a search for the rate of learning, then training with accumulation, evaluation between epochs ------------------
+# ---- a search for the learning rate, then training with accumulation, evaluation between epochs ---------------------
 
 def search_and_train(steps, mended):
     rows, kept = torch.randn(steps * 8, WIDTH), []
@@ -226,13 +226,13 @@ def search_and_train(steps, mended):
     return steps // 3 + 4 * each, 0
 
 
-# ---- what is freed now and then ---------------------------------------------------------------------------------------
+# ---- memory that is freed now and then ------------------------------------------------------------------------------
 
 seen = {}
 
 
 def cleared_seldom(steps, mended):
-    """A cache of which every tenth step throws out most, or all."""
+    """A cache from which every tenth step drops most or all entries."""
     model = nn.Linear(WIDTH, WIDTH).eval()
     with torch.no_grad():
         for step in range(steps):

@@ -1,4 +1,4 @@
-"""A decoder layer with grouped heads, as Llama's, and what planning took of the host."""
+"""A decoder layer with grouped heads, like Llama's, and the host's memory that planning took."""
 import resource
 import time
 

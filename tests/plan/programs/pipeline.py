@@ -1,5 +1,5 @@
-"""Stages of a pipeline over the ranks that share a place in the data mesh; the last stage has a wide head. Groups of the
-CPU, barriers and objects are there as in trainers."""
+"""Stages of a pipeline over the ranks with the same place in the data mesh; the last stage has a wide head. It uses
+groups of the CPU, barriers and objects, as trainers do."""
 import os
 import sys
 

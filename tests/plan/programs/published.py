@@ -1,5 +1,5 @@
 """Programs whose memory others measured on real GPUs and published, written anew: published.py NAME. Each prints
-PyTorch's number at the moment where its author read it, in bytes. The names are those of check_published.py."""
+PyTorch's number in bytes, at the moment when its author read it. The names are those of check_published.py."""
 import os
 import sys
 
@@ -69,7 +69,7 @@ def bert(batch=4, **settings):
     report(torch.cuda.max_memory_reserved())
 
 
-# ---- Liger Kernel's benchmarks, of PyTorch's own way ----
+# ---- Liger Kernel's benchmarks, in PyTorch's own form ----
 
 def ten_times(function):
     for _ in range(10):

@@ -1,4 +1,5 @@
-"""Three trainings by many ranks: FSDP 2, ZeRO (a sharded optimizer under DDP), tensor parallel; rank 0 says its peaks."""
+"""Three trainings by many ranks: FSDP 2, ZeRO (a sharded optimizer under DDP), tensor parallel; rank 0 prints its
+peaks."""
 import os
 import torch
 import torch.distributed as dist

@@ -4,7 +4,7 @@ had none."""
 import sys
 from unittest import mock
 
-# TorchTitan imports these for data sets and logs alone, which this program has none of.
+# TorchTitan imports these only for data sets and logs, which this program does not have.
 for name in ("datasets", "datasets.distributed", "tiktoken", "tiktoken.load", "torch.utils.tensorboard", "torchdata",
              "torchdata.stateful_dataloader"):
     sys.modules[name] = mock.MagicMock()

@@ -1,4 +1,4 @@
-"""A device that is a few numbers, for engines over PyTorch on the CPU."""
+"""A device that consists of a few numbers, for engines over PyTorch on the CPU."""
 
 import torch
 

@@ -1,3 +1,4 @@
-"""A stand-in of vLLM: what memprof asks of its engine, over PyTorch on the CPU with a device that is a few numbers."""
+"""A stand-in of vLLM: the parts of its engine that memprof uses, over PyTorch on the CPU with a device that consists of
+a few numbers."""
 
 __version__ = "0.19.0"

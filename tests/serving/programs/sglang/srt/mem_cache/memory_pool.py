@@ -8,7 +8,7 @@ class Half:
 
 
 class Pool:
-    """With a row that no request has, as SGLang's."""
+    """With a row that belongs to no request, as in SGLang."""
 
     def __init__(self, tokens):
         self.layer_num, self.full_kv_pool = 2, Half(tokens)

@@ -19,7 +19,7 @@ class GPUModelRunner:
             self._warmup_and_capture(SimpleNamespace(num_tokens=size))
 
     def _warmup_and_capture(self, desc):
-        """The largest makes the pool; smaller ones take of the driver."""
+        """The largest makes the pool; smaller ones take memory from the driver."""
         if desc.num_tokens == 8:
             self.graphs = torch.zeros(2 << 18)
             take(2 << 20, BOOK["reserved"] + (4 << 20))

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A training that does what the lines say that it reads, each answered by "done": `run N` steps, `run N leak` steps that
-keep their validation loss."""
+"""A training that follows the orders in the lines that it reads, and answers each with "done": `run N`: N steps; `run N
+leak`: N steps that keep their validation loss."""
 
 import sys
 
@@ -14,7 +14,7 @@ losses = []
 
 
 def catch_up():
-    """Until the collector has taken all: its answer includes what came before. A busy machine therefore drops
+    """Waits until the collector has taken all events: its answer includes earlier ones. A busy machine therefore drops
     nothing."""
     while libmemprof.stats("cpu/torch") is None:
         pass

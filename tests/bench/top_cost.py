@@ -2,7 +2,7 @@
 """Cost of `memprof top` for a busy program: events a second of programs/churn with a running top, and with that top
 stopped, in turns, in one run. In build/:
 
-    python3 ../tests/bench/top_beside.py INTERVAL PAIRS
+    python3 ../tests/bench/top_cost.py INTERVAL PAIRS
 """
 
 import os
