@@ -191,7 +191,10 @@ static enum mp_status send_question(int connection, struct mp_control_question *
 
 static enum mp_status receive_answer(int connection, struct mp_control_answer *answer, struct mp_error *error)
 {
-    ssize_t got = recv(connection, answer, sizeof *answer, 0);
+    ssize_t got;
+    do /* a process that was stopped and continues is interrupted, as the socket has a limit */
+        got = recv(connection, answer, sizeof *answer, 0);
+    while (got < 0 && errno == EINTR);
     if (got != sizeof *answer || answer->magic != MP_CONTROL_MAGIC || answer->version != MP_CONTROL_VERSION)
         return mp_fail(error, MP_IO, "the memprof that records did not answer%s",
                        got > 0 ? ": it is of another version" : "");
