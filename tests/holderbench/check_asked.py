@@ -175,7 +175,7 @@ class Asked(harness.TestCase):
         program = self.folder / "program.py"
         before = HANDLER if name == "own handler before" else f"ANOTHER = {ANOTHER!r}\n"
         program.write_text(before + COMMON + PROGRAMS[name])
-        self.file = self.folder / "run.mp"
+        self.file, self.questions = self.folder / "run.mp", 0
         self.recorder = subprocess.Popen(
             [harness.MEMPROF, "snapshot", *options, "-o", self.file, "--", PYTHON, program], stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -199,8 +199,18 @@ class Asked(harness.TestCase):
                                env={**os.environ, "PYTHONPATH": str(harness.SOURCE / "python")}, timeout=harness.TIMEOUT)
         self.assertEqual("ready\n" + said, alone.stdout)
 
+    def ask(self, pid, *options):
+        """Asks anew where a busy machine kept the program from coming by. Counts the questions."""
+        for _ in range(5):
+            self.questions += 1
+            result = harness.memprof("holders", "--pid", pid, *options)
+            if "did not answer within" not in result.stderr:
+                break
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return result
+
     def asked(self, pid, *options):
-        return harness.answer("holders", "--pid", pid, *options)
+        return json.loads(self.ask(pid, *options, "--json").stdout)
 
     def holders_of(self, answer, bytes_each):
         return [(holder["path"], holder["blocks"]) for site in answer["sites"] for holder in site["holders"]
@@ -220,17 +230,16 @@ class Asked(harness.TestCase):
     def test_a_program_that_allocates_answers(self):
         pid = self.start_program("allocating")
         self.assertIn(("cache[*]", 40), self.holders_of(self.asked(pid, "--budget", "2s"), 4000))
-        text = harness.memprof("holders", "--pid", pid, "--budget", "2s")
-        self.assertEqual(text.returncode, 0, text.stderr)
+        text = self.ask(pid, "--budget", "2s")
         self.assertIn("held by cache[*] (program.py:18), 40 of 40 blocks", text.stdout)
         self.end_program()
-        self.assertEqual(len(self.looks(self.file)), 3)
+        looks = len(self.looks(self.file))
+        self.assertGreaterEqual(looks, 3)
+        self.assertLessEqual(looks, self.questions + 1)
 
     def test_memprof_itself_may_be_named(self):
         self.start_program("allocating")
-        result = harness.memprof("holders", "--pid", self.recorder.pid, "--budget", "2s")
-        self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertIn("this is of process", result.stderr)
+        self.assertIn("this is of process", self.ask(self.recorder.pid, "--budget", "2s").stderr)
         self.end_program()
 
     def test_a_short_look_says_what_it_left_out(self):
@@ -335,10 +344,14 @@ class Asked(harness.TestCase):
 
     def test_a_snapshot_at_a_signal_has_a_look_of_that_moment(self):
         self.start_program("sleeping", "--holders", "--budget", "2s", "--at-signal", "USR1")
-        os.kill(self.recorder.pid, signal.SIGUSR1)
-        now = self.folder / "run.now.mp"
-        self.wait_for(now.exists)
-        self.assertIn(("Store.kept[*]", 25), self.holders_of(harness.answer("holders", now), 4000))
+        for name in ("run.now.mp", "run.now.2.mp", "run.now.3.mp"):
+            os.kill(self.recorder.pid, signal.SIGUSR1)
+            now = self.folder / name
+            self.wait_for(now.exists)
+            answer = harness.answer("holders", now)
+            if answer["looked"]:  # on a busy machine the program may come by too late
+                break
+        self.assertIn(("Store.kept[*]", 25), self.holders_of(answer, 4000))
         self.end_program()
 
     def test_a_look_where_memory_ran_out(self):
