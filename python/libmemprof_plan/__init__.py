@@ -7,6 +7,9 @@ The recorder leaves frames of these files out of stacks (src/capture/stack/stack
 """
 
 import os
+import sys
+
+from libmemprof_torch import hide_from_dynamo
 
 SMALLEST_LEFT_OUT = 1 << 16  # elements: smaller tensors cost nothing, and programs look at them
 
@@ -32,6 +35,7 @@ def start(torch, after_import):
         if int(settings.get("world", "0")) > 1:
             ranks.be_alone(torch.distributed, int(settings["rank"]), int(settings["world"]))
             after_import("torch.distributed.pipelining.stage", ranks.follow_stages)
+    hide_from_dynamo(torch, [module for name, module in sys.modules.items() if name.split(".")[0] == __name__])
 
 
 def _say(text):

@@ -38,9 +38,9 @@ def start(torch, after_import=lambda name, then: None):
     _begin(api, "mark", "facts of servers", lambda: servers.start(api, torch, after_import))
     _begin(api, "holder_due", "what holds tensors", lambda: holders_looks.start(api, torch))
     _begin(api, "shim", "Dynamo",
-           lambda: _hide_from_dynamo(torch, (compiled, guarded, history, holders, holders_filled, holders_graphs,
-                                             holders_idle, holders_looks, holders_names, modules, optimizers, pools,
-                                             regions, roles, servers)))
+           lambda: hide_from_dynamo(torch, (sys.modules[__name__], compiled, guarded, history, holders, holders_filled,
+                                            holders_graphs, holders_idle, holders_looks, holders_names, modules,
+                                            optimizers, pools, regions, roles, servers)))
 
 
 parts = {}
@@ -99,7 +99,7 @@ def _codes(code):
             yield from _codes(constant)
 
 
-def _hide_from_dynamo(torch, modules):
+def hide_from_dynamo(torch, modules):
     """torch.compile runs these functions without compiling them."""
     frames = torch._C._dynamo.eval_frame if hasattr(torch._C, "_dynamo") else None
     if hasattr(frames, "skip_code"):
@@ -111,7 +111,7 @@ def _hide_from_dynamo(torch, modules):
             frames.set_code_exec_strategy(code, strategy)
     else:
         return
-    for module in (sys.modules[__name__], *modules):
+    for module in modules:
         for found in list(vars(module).values()):
             functions = vars(found).values() if isinstance(found, type) else (found,)
             for function in functions:

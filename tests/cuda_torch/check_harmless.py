@@ -47,6 +47,18 @@ kept = torch.ones(1000)
 exec(compile("raise ValueError(kept)", "<made>", "exec"))
 """,
 }
+# Dynamo compiles what is called behind a graph break: not memprof's own Python, of which 2.7 warned.
+COMPILED = """
+import os, torch
+import torch.distributed as dist
+os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(20000 + os.getpid() % 20000))
+dist.init_process_group("nccl", rank=0, world_size=1)
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(16, 16).cuda())
+run = torch.compile(model, backend="aot_eager")
+for _ in range(2):  # the second one makes its buckets again, by a collective
+    run(torch.ones(4, 16, device="cuda")).sum().backward()
+dist.destroy_process_group()
+"""
 
 
 class Harmless(bed.TestCase):
@@ -62,6 +74,10 @@ class Harmless(bed.TestCase):
         alone = self.ends(PROGRAMS[name])
         recorded = self.ends(PROGRAMS[name], harness.MEMPROF, "snapshot", "--holders", "--force", "-o", "run.mp", "--")
         self.assertEqual(recorded, alone)
+
+    def test_planned(self):
+        alone = self.ends(COMPILED)
+        self.assertEqual(self.ends(COMPILED, harness.MEMPROF, "plan", "--force", "-o", "run.mp", "--"), alone)
 
 
 for name_ in PROGRAMS:
