@@ -1,9 +1,11 @@
 """Allocates with c10's functions of LIBRARY (c10.c) from several kinds of Python functions on two threads, and writes
-to FILE the stack that Python itself gives for each block: frames.py LIBRARY FILE"""
+to FILE the stack that Python itself gives for each block: frames.py LIBRARY FILE. The last hundred rounds begin when
+standard input has a line."""
 
 import ctypes
 import json
 import os
+import select
 import sys
 import threading
 import time
@@ -55,8 +57,10 @@ def deep(depth):
 
 
 def serve():
-    model = Model()
-    for i in range(100):
+    model, i, left = Model(), 0, 100
+    while left:
+        left -= bool(select.select([sys.stdin], [], [], 0)[0])
+        i += 1
         for address in model(i):
             give(address)
         for address in generate(2):

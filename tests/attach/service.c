@@ -1,17 +1,21 @@
 /* A program to attach to: a service without steps. The arguments are its rounds, their number per second, and its work.
- * At the end it prints what it did, and whether anything was disturbed.
+ * It works, and its rounds begin when its standard input has a line or its end. At the end it prints what it did in
+ * them, and whether anything was disturbed.
  *
  *     service LIBRARY c10 ROUNDS RATE    takes and frees blocks on two threads by c10's functions of that library, and
  *                                        keeps one of each ten
  *     service LIBRARY many ROUNDS RATE   the same on 150 threads
  *     service LIBRARY cuda ROUNDS RATE   takes blocks of CUDA's driver, and forgets to free one of each five */
 #include <dlfcn.h>
+#include <poll.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 static long rounds, rate;
 static void *(*take)(size_t), *(*report)(void *, void *, size_t);
@@ -19,6 +23,16 @@ static void (*give)(void *);
 static int (*cuda_take)(uint64_t *, size_t), (*cuda_give)(uint64_t);
 static _Atomic long takes, gives;
 static _Atomic uint64_t sum;
+static __thread struct {
+    long takes, gives;
+    uint64_t sum;
+} own;
+
+static bool may_begin(void)
+{
+    struct pollfd input = {.fd = 0, .events = POLLIN};
+    return poll(&input, 1, 0) > 0;
+}
 
 static void pace(const struct timespec *begun, long round)
 {
@@ -32,28 +46,37 @@ static void pace(const struct timespec *begun, long round)
 static __attribute__((noinline)) void keep_request(long round)
 {
     size_t bytes = 1000 + (size_t)round % 7;
-    memset(report(&sum, take(bytes), bytes), 1, 1000), takes++;
+    memset(report(&sum, take(bytes), bytes), 1, 1000), own.takes++;
 }
 
 static __attribute__((noinline)) void answer_request(long round)
 {
     size_t bytes = 64 + (size_t)round % 5;
     unsigned char *block = report(&sum, take(bytes), bytes);
-    takes++;
+    own.takes++;
     memset(block, (int)round, 64);
-    sum += block[round % 64];
-    give(block), gives++;
+    own.sum += block[round % 64];
+    give(block), own.gives++;
+}
+
+static void work(const struct timespec *begun, long round)
+{
+    pace(begun, round);
+    answer_request(round);
+    if (round % 10 == 0) keep_request(round);
 }
 
 static void *serve(void *unused)
 {
     struct timespec begun;
     clock_gettime(CLOCK_MONOTONIC, &begun);
-    for (long i = 0; i < rounds; i++) {
-        pace(&begun, i);
-        answer_request(i);
-        if (i % 10 == 0) keep_request(i);
-    }
+    for (long i = 0; i % 10 || !may_begin(); i++)
+        work(&begun, i);
+    memset(&own, 0, sizeof own);
+    clock_gettime(CLOCK_MONOTONIC, &begun);
+    for (long i = 0; i < rounds; i++)
+        work(&begun, i);
+    takes += own.takes, gives += own.gives, sum += own.sum;
     return unused;
 }
 
@@ -67,6 +90,8 @@ static __attribute__((noinline)) uint64_t forget_buffer(void)
 static void serve_cuda(void)
 {
     struct timespec begun;
+    while (!may_begin())
+        usleep(1000);
     clock_gettime(CLOCK_MONOTONIC, &begun);
     for (long i = 0; i < rounds; i++) {
         uint64_t buffer = 0;
