@@ -125,7 +125,7 @@ class Look:
     def _forget(self):
         self._marker = self._found = self._objects = self._order = self._parents = self._edges = self._seen = self._later = None
         self._kinds = {}
-        self._tensors = self._names = self._idle = self._left = self._frames = self._reader = self._made = self._hooked = None
+        self._tensors = self._names = self._idle = self._left = self._frames = self._reader = self._made = self._hooked = self._alone = None
         self.blocks = {}
 
     def _run(self):
@@ -134,6 +134,7 @@ class Look:
         self._later = []  # (object, place of the parent) that waits for a later tier
         self._frames = naming.Frames()
         self._made = None  # (what _made_since() said), where it was asked for
+        self._alone = []  # climbs of tensors that no object of Python refers to
         self._hooked = None  # nodes by the addresses of their hooks, where those were asked for
         self._marker = []  # the youngest object there is: what Python lists behind it was made later
         begun = self._spent()
@@ -600,7 +601,7 @@ class Look:
     def _climb(self):
         """Storages that no root leads to. The walk had no time for them, they are in a cycle that is not collected yet,
         or code outside of Python holds them. If several tensors share a storage, one climbs at a time."""
-        was_whole = self.complete
+        was_whole, self._alone = self.complete, []
         for found in self._found:
             if self._seen.get(id(found), -1) >= 0:  # met, and not visited in time
                 self._claim(found, self._seen[id(found)])
@@ -616,6 +617,11 @@ class Look:
                     climbs[address] = _Climb(found)
             waiting = later
             self._climb_together(climbs, was_whole)
+        # The graph of a tensor that was found meanwhile may keep these, as the graph of a younger one keeps older ones.
+        for climb in sorted(reversed(self._alone), key=lambda climb: self.base.is_leaf.__get__(climb.group[0])):
+            if self._tensors[id(climb.group[0])] in self._left and not self.out_of_time():
+                self._settle(climb, True)
+        self._alone = []
 
     def _may_ask(self, count):
         """The number of objects, of `count`, whose referrers one call through all objects has time to find."""
@@ -681,7 +687,11 @@ class Look:
                     self._connect(place, below[id(referrer)], below)
                     return True
             climb.at += 1
-        self._settle(climb, was_whole and climb.at >= len(group))
+        whole = was_whole and climb.at >= len(group)
+        if whole and len(group) == 1 and self.kind_of(type(group[0])) == "tensor":
+            self._alone.append(climb)
+        else:
+            self._settle(climb, whole)
         return True
 
     def _settle(self, climb, whole):

@@ -47,6 +47,41 @@ print(hashlib.sha256(torch.randn(100).numpy().tobytes() + repr([float(each) for 
       .hexdigest())
 """
 
+# What one step keeps: four sites' blocks on one graph. `keeper` keeps it by another way each time.
+KEPT_GRAPH = """
+import torch
+parameter = torch.randn(64, 64, requires_grad=True)
+optimizer = torch.optim.SGD([parameter], 1e-3)
+{keeper}
+def forward(x):
+    hidden = torch.tanh(x @ parameter)
+    gate = torch.exp(hidden)
+    return torch.sigmoid(gate * hidden)
+for step in range(30):
+    out = forward(torch.randn(128, 64))
+    keep(out)
+    optimizer.step()
+"""
+KEEPERS = {
+    "a cycle of Owner": """
+class Owner:
+    def __init__(self, out):
+        self.out, self.me = out, self
+def keep(out):
+    Owner(out)
+""",
+    "a cycle of function": """
+def keep(out):
+    out.register_hook(lambda gradient: gradient * out)
+""",
+    "native code": """
+futures = []
+def keep(out):
+    futures.append(torch.futures.Future())
+    futures[-1].set_result(out.sum())
+""",
+}
+
 # Lines that end with `# FILLS NAME` are the ones that the report must name; `both` has two.
 FILLED = """
 import libmemprof, torch
@@ -229,6 +264,21 @@ class Recorded(harness.TestCase):
             self.assertEqual(unheld[0]["kind"], "unknown")
         for site in answer["sites"]:
             self.assertEqual(sum(holder["blocks"] for holder in site["holders"]), site["blocks"])
+
+    def test_one_graph_that_is_kept_is_one_cause(self):
+        for holder, keeper in KEEPERS.items():
+            program = self.folder / "kept.py"
+            program.write_text(KEPT_GRAPH.format(keeper=keeper))
+            path, _ = self.record(program, options=["--holders", "--budget", "2s"])
+            findings = [each for each in harness.answer("leaks", path, status=(0, 1))["findings"]
+                        if each["bytes_per_step"] >= 32768]
+            with self.subTest(holder=holder):
+                self.assertEqual(len(findings), 4)
+                self.assertEqual({each["cause"] for each in findings}, {1})
+                for each in findings:
+                    self.assertTrue(each["holders"][0]["path"].startswith(holder), each["holders"])
+                self.assertIn("4 sites keep growing for 1 cause" if holder != "native code" else "for 2 causes",
+                              harness.memprof("leaks", path).stdout)
 
     def test_a_look_without_time_is_why_a_holder_is_missing(self):
         path, _ = self.record(LEAKS, "loss_kept", "--steps", "70", options=["--holders", "--budget", "1ms"])

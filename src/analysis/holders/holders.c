@@ -320,6 +320,7 @@ size_t mp_holder_variable(const char *path)
 }
 
 static const char native[] = "native code → ", own_hooks[] = "native code → hooks of autograd";
+static const char native_graph[] = "native code → grad_fn";
 
 /* True if only the graph of a gradient leads to the block, as after backward(create_graph=True). */
 static bool is_of_gradients(const char *path)
@@ -346,12 +347,18 @@ bool mp_holder_is_cycle(const struct mp_holder *holder)
     return !strncmp(holder->path, own_hooks, strlen(own_hooks)) || is_of_gradients(holder->path);
 }
 
+bool mp_holder_is_native_graph(const char *path)
+{
+    return !strncmp(path, native_graph, strlen(native_graph));
+}
+
 size_t mp_holder_root(const char *path)
 {
     const char *entries = strstr(path, "[*]"), *graph = strstr(path, ".grad_fn"), *hook = strstr(path, own_hooks);
     if (hook) return (size_t)(hook - path) + strlen(own_hooks);
     if (is_of_gradients(path)) return strcspn(path, ".");
     if (is_gc_cycle(path)) return (size_t)(strstr(path, awaits_gc) - path) + strlen(awaits_gc);
+    if (mp_holder_is_native_graph(path)) return strlen(native_graph);
     if (entries) return (size_t)(entries - path) + strlen("[*]");
     return graph ? (size_t)(graph - path) : strlen(path);
 }

@@ -60,6 +60,8 @@ size_t mp_holder_variable(const char *path);
 bool mp_holder_awaits_gc(const struct mp_holder *holder);
 /* True for that, and for a cycle through C++, which Python's collector does not see. */
 bool mp_holder_is_cycle(const struct mp_holder *holder);
+/* True if native code holds a graph: one cause for all blocks that the graph saved. */
+bool mp_holder_is_native_graph(const char *path);
 /* The length of the part of a path that all blocks of one cause share: up to the first growing container, else up to
  * the graph. */
 size_t mp_holder_root(const char *path);

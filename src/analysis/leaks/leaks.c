@@ -452,7 +452,8 @@ static void drop_consequences(const struct mp_model *model, struct mp_leaks *lea
 static const struct mp_holder *holder_of(const struct mp_leaks *leaks, const struct mp_holders_site *site)
 {
     const struct mp_holder *holder = site && site->count ? &leaks->holders.holders.at[site->first] : NULL;
-    bool known = holder && ((holder->certain && holder->kind < MP_HOLDER_NATIVE) || mp_holder_is_cycle(holder));
+    bool known = holder && ((holder->certain && holder->kind < MP_HOLDER_NATIVE) || mp_holder_is_cycle(holder) ||
+                            mp_holder_is_native_graph(holder->path));
     return known ? holder : NULL;
 }
 
