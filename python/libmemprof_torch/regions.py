@@ -1,10 +1,52 @@
 """Reports record_function as regions, and all that PyTorch itself runs under one: ProfilerStep#N, the steps of
 optimizers, DataLoader, DistributedDataParallel. Dynamo and TorchScript recognise the class itself, so they never see
-these functions."""
+these functions. A framework's evaluation, saving and generation are regions, too: no step has them."""
 
 import sys
 
 from libmemprof_torch import replace
+from libmemprof_torch.servers import is_installed
+
+# (module, class, method, region)
+PHASES = (
+    ("transformers.trainer", "Trainer", "evaluation_loop", b"evaluate"),
+    ("transformers.trainer", "Trainer", "prediction_loop", b"evaluate"),
+    ("transformers.trainer", "Trainer", "_save_checkpoint", b"save"),
+    ("transformers.trainer", "Trainer", "save_model", b"save"),
+    ("transformers.generation.utils", "GenerationMixin", "generate", b"generate"),
+    ("lightning.pytorch.loops.evaluation_loop", "_EvaluationLoop", "run", b"evaluate"),
+    ("lightning.pytorch.loops.prediction_loop", "_PredictionLoop", "run", b"evaluate"),
+    ("lightning.pytorch.trainer.trainer", "Trainer", "save_checkpoint", b"save"),
+    ("pytorch_lightning.loops.evaluation_loop", "_EvaluationLoop", "run", b"evaluate"),
+    ("pytorch_lightning.loops.prediction_loop", "_PredictionLoop", "run", b"evaluate"),
+    ("pytorch_lightning.trainer.trainer", "Trainer", "save_checkpoint", b"save"),
+    ("accelerate.accelerator", "Accelerator", "save_state", b"save"),
+    ("accelerate.accelerator", "Accelerator", "save_model", b"save"),
+)
+
+
+def follow_frameworks(api, after_import):
+    """`after_import(name, then)` calls then(module) once it is imported."""
+    push, pop = api["region_push"], api["region_pop"]
+
+    def follow(name, module):
+        for of, kind, method, region in PHASES:
+            owner = getattr(module, kind, None) if of == name else None
+            if method in getattr(owner, "__dict__", ()):
+                replace(owner, method, lambda run, region=region: make_run(run, region))
+
+    def make_run(run, region):
+        def within(self, *arguments, **named):
+            push(region)
+            try:
+                return run(self, *arguments, **named)
+            finally:
+                pop()
+        return within
+
+    for name in dict.fromkeys(of for of, *_ in PHASES):
+        if is_installed(name.partition(".")[0]):
+            after_import(name, lambda module, name=name: follow(name, module))
 
 
 def start(api, torch, optimizers, history):

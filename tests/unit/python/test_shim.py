@@ -507,6 +507,31 @@ class Steps(ShimCase):
         self.assertIs(type(trace), types.TracebackType)
         self.assertEqual([call[0] for call in self.take()], ["region_push", "region_pop"])  # it did not step
 
+    def test_phases_of_frameworks(self):
+        names = {"transformers", "lightning", "pytorch_lightning", "accelerate"}
+        part["regions"].is_installed, before = names.__contains__, part["regions"].is_installed
+        self.addCleanup(setattr, part["regions"], "is_installed", before)
+        self.start()
+
+        class Trainer:
+            def evaluation_loop(self, batches, *, fails=False):
+                """How."""
+                return 1 // (not fails), batches, self.save_model()
+
+            def save_model(self):
+                return "saved"
+        follow = dict(self.wanted)
+        follow["transformers.trainer"](types.SimpleNamespace(Trainer=Trainer))
+        for name in names - {"transformers"}:  # a version without those classes
+            for each in (each for each in follow if each.startswith(name + ".")):
+                follow[each](types.SimpleNamespace())
+        self.assertEqual(Trainer().evaluation_loop(3), (1, 3, "saved"))
+        self.assertEqual(self.take(), [("region_push", b"evaluate"), ("region_push", b"save"), ("region_pop",), ("region_pop",)])
+        with self.assertRaises(ZeroDivisionError):
+            Trainer().evaluation_loop(3, fails=True)
+        self.assertEqual(self.take(), [("region_push", b"evaluate"), ("region_pop",)])
+        self.assertEqual((Trainer.evaluation_loop.__doc__, Trainer.evaluation_loop.__name__), ("How.", "evaluation_loop"))
+
     def compiled(self):
         """The hook that Dynamo calls before what it compiled."""
         self.start()
