@@ -143,7 +143,6 @@ START_TEST(regions_at_any_moment)
     ck_assert_uint_gt(lanes, 100);
     ck_assert_uint_gt(others, 100);
 }
-END_TEST
 
 START_TEST(peak_equals_brute_force)
 {
@@ -172,7 +171,6 @@ START_TEST(peak_equals_brute_force)
         scene_free(&scene);
     }
 }
-END_TEST
 
 START_TEST(outstanding_equals_brute_force)
 {
@@ -196,7 +194,6 @@ START_TEST(outstanding_equals_brute_force)
         scene_free(&scene);
     }
 }
-END_TEST
 
 /* The largest number of distinct birth steps among the live blocks of one site. */
 static uint32_t most_births(const struct scene *scene, int64_t moment)
@@ -241,7 +238,6 @@ START_TEST(growth_is_looked_for_where_it_shows)
     }
     ck_assert_uint_gt(earlier, 0); /* otherwise nothing was tested */
 }
-END_TEST
 
 /* Bytes allocated (or freed) in events [first, end), summed block by block. */
 static uint64_t moved(const struct scene *scene, uint16_t track, int64_t first, int64_t end, bool came)
@@ -436,7 +432,6 @@ START_TEST(steps_and_regions_equal_brute_force)
         scene_free(&scene);
     }
 }
-END_TEST
 
 /* Regions of one name with known peaks, in numbers for which the definitions of ranks differ. */
 START_TEST(percentiles_are_nearest_ranks)
@@ -459,7 +454,6 @@ START_TEST(percentiles_are_nearest_ranks)
         mp_model_free(model);
     }
 }
-END_TEST
 
 /* A group's sums are those of its sites, for every grouping. */
 START_TEST(groups_add_up)
@@ -486,7 +480,6 @@ START_TEST(groups_add_up)
     }
     scene_free(&scene);
 }
-END_TEST
 
 /* The block's stream or pool: its own if known. Otherwise that of all known blocks of its site and size, if they are
  * three or more and agree. */
@@ -577,7 +570,6 @@ START_TEST(groups_of_blocks_equal_brute_force)
         scene_free(&scene);
     }
 }
-END_TEST
 
 /* The bytes that a group held at the peak of a step, on one track. */
 static uint64_t held_by(const struct scene *scene, uint16_t track, enum mp_group_by by, const uint32_t *regions,
@@ -630,7 +622,6 @@ START_TEST(groups_of_steps_equal_brute_force)
         scene_free(&scene);
     }
 }
-END_TEST
 
 START_TEST(bad_words_are_refused)
 {
@@ -640,7 +631,6 @@ START_TEST(bad_words_are_refused)
         ck_assert_int_eq(mp_group_parse(groups[i], &grouping, NULL), MP_INVALID);
     ck_assert_int_eq(mp_sort_parse("size", &grouping, NULL), MP_INVALID);
 }
-END_TEST
 
 MP_SUITE("analysis", regions_at_any_moment, percentiles_are_nearest_ranks, peak_equals_brute_force,
          outstanding_equals_brute_force, growth_is_looked_for_where_it_shows, steps_and_regions_equal_brute_force,

@@ -163,7 +163,6 @@ START_TEST(training_is_seen_through)
         finish(&training);
     }
 }
-END_TEST
 
 /* A server's network: a call makes a block at each of its lines, in three parts. */
 #define PART 4
@@ -266,7 +265,6 @@ START_TEST(a_pool_infers_where_most_of_its_turns_do)
     ck_assert_uint_eq(inference, 30 * 9 * PART);
     ck_assert_uint_eq(others, 0);
 }
-END_TEST
 
 /* With a single thread, blocks that stay live are a graph's, even if as many turns look like inference. */
 START_TEST(one_thread_does_not)
@@ -287,7 +285,6 @@ START_TEST(one_thread_does_not)
     ck_assert_uint_eq(inference, 30 * 9 * PART);
     ck_assert_uint_eq(others, 30 * 6 * PART);
 }
-END_TEST
 
 static unsigned category(struct mp_model *model, const struct mp_rules *rules, uint32_t block, uint32_t moment)
 {
@@ -333,7 +330,6 @@ START_TEST(what_the_program_says_counts)
     mp_model_free(model);
     finish(&training);
 }
-END_TEST
 
 /* A block that flows in backward has the stack and size of a gradient, but is freed too soon to be one. */
 START_TEST(usual_labels_are_not_for_temporaries)
@@ -360,7 +356,6 @@ START_TEST(usual_labels_are_not_for_temporaries)
     mp_model_free(model);
     finish(&training);
 }
-END_TEST
 
 START_TEST(rules_of_the_user_come_first)
 {
@@ -392,7 +387,6 @@ START_TEST(rules_of_the_user_come_first)
     mp_model_free(model);
     finish(&training);
 }
-END_TEST
 
 START_TEST(programs_without_pytorch_have_none)
 {
@@ -410,7 +404,6 @@ START_TEST(programs_without_pytorch_have_none)
     mp_model_free(model);
     world_free(&world);
 }
-END_TEST
 
 START_TEST(wrong_rules_name_their_line)
 {
@@ -428,7 +421,6 @@ START_TEST(wrong_rules_name_their_line)
         mp_rules_free(&rules);
     }
 }
-END_TEST
 
 /* The search for a literal before regexec() never hides a match. */
 START_TEST(rules_find_what_regexec_finds)
@@ -460,7 +452,6 @@ START_TEST(rules_find_what_regexec_finds)
     ck_assert_uint_gt(compiled, 5000);
     ck_assert_uint_gt(found, 1000);
 }
-END_TEST
 
 /* Every pattern is a regular expression. A stack has the facts of its frames, but only of those inside of the border.
  * Each fact is found once. */
@@ -504,7 +495,6 @@ START_TEST(stacks_show_what_their_frames_show)
         regfree(&regex);
     }
 }
-END_TEST
 
 START_TEST(functions_of_pytorch_say_what_they_run)
 {
@@ -525,7 +515,6 @@ START_TEST(functions_of_pytorch_say_what_they_run)
     ck_assert_int_eq(mp_torch_file(TORCH "optim/sgd.py"), MP_TORCH_FILE_OPTIMIZES);
     ck_assert_int_eq(mp_torch_file("/home/ada/train.py"), MP_TORCH_FILE_NONE);
 }
-END_TEST
 
 /* A constructor's block is a parameter if backward makes a gradient of its size, and if nothing else is known of it. */
 START_TEST(constructors_make_more_than_parameters)
@@ -552,7 +541,6 @@ START_TEST(constructors_make_more_than_parameters)
     mp_model_free(model);
     world_free(world);
 }
-END_TEST
 
 MP_SUITE("categories", constructors_make_more_than_parameters, training_is_seen_through,
          a_pool_infers_where_most_of_its_turns_do, one_thread_does_not, what_the_program_says_counts,

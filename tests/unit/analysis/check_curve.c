@@ -102,7 +102,6 @@ START_TEST(test_few_steps_are_all_there)
     check(40);
     check(MP_CURVE_POINTS - 1);
 }
-END_TEST
 
 START_TEST(test_many_steps_are_a_bounded_envelope)
 {
@@ -111,6 +110,5 @@ START_TEST(test_many_steps_are_a_bounded_envelope)
     check(STEPS);
     check(STEPS + 17);
 }
-END_TEST
 
 MP_SUITE("curve", test_few_steps_are_all_there, test_many_steps_are_a_bounded_envelope)

@@ -176,7 +176,6 @@ START_TEST(every_part_has_its_bytes)
     mp_device_uses_free(&uses);
     mp_model_free(model);
 }
-END_TEST
 
 START_TEST(what_was_there_before_stands_for_whom_nobody_names)
 {
@@ -194,7 +193,6 @@ START_TEST(what_was_there_before_stands_for_whom_nobody_names)
     mp_device_uses_free(&uses);
     mp_model_free(model);
 }
-END_TEST
 
 /* A total that was read while memory was being allocated is not used. */
 START_TEST(a_reading_amid_changes_is_not_taken)
@@ -213,7 +211,6 @@ START_TEST(a_reading_amid_changes_is_not_taken)
     mp_device_uses_free(&uses);
     mp_model_free(model);
 }
-END_TEST
 
 START_TEST(without_readings_only_what_was_handed_out_is_known)
 {
@@ -230,7 +227,6 @@ START_TEST(without_readings_only_what_was_handed_out_is_known)
     mp_device_uses_free(&uses);
     mp_model_free(model);
 }
-END_TEST
 
 /* Memory of an allocator that the recorder does not see is named, with the switch that opens it. */
 START_TEST(allocators_that_hide_are_named)
@@ -253,7 +249,6 @@ START_TEST(allocators_that_hide_are_named)
     mp_device_uses_free(&uses);
     mp_model_free(model);
 }
-END_TEST
 
 static uint64_t state = 88172645463325252u;
 
@@ -326,7 +321,6 @@ START_TEST(parts_add_up)
     ck_assert_int_gt(sampled, 200);
     ck_assert_int_gt(clamped, 100);
 }
-END_TEST
 
 MP_SUITE("device_use", every_part_has_its_bytes, what_was_there_before_stands_for_whom_nobody_names,
          a_reading_amid_changes_is_not_taken, without_readings_only_what_was_handed_out_is_known,

@@ -203,7 +203,6 @@ START_TEST(holes_and_pins_are_counted)
         mp_model_free(model);
     }
 }
-END_TEST
 
 /* A program's call in a replay: a block of `alloc` MiB, the free of block number `free`, or a mark. */
 struct deed {
@@ -346,6 +345,5 @@ START_TEST(marked_calls_are_replayed)
         ck_assert_msg(peak == cases[i].peak, "case %zu: %" PRIu64 " MiB, not %" PRIu64, i, peak, cases[i].peak);
     }
 }
-END_TEST
 
 MP_SUITE("frag", holes_and_pins_are_counted, marked_calls_are_replayed)

@@ -95,7 +95,6 @@ START_TEST(entries_of_one_container_are_one_holder)
     mp_model_free(model);
     world_free(&world);
 }
-END_TEST
 
 START_TEST(other_kinds_and_doubts_stay_apart)
 {
@@ -114,7 +113,6 @@ START_TEST(other_kinds_and_doubts_stay_apart)
     mp_model_free(model);
     world_free(&world);
 }
-END_TEST
 
 START_TEST(what_no_path_leads_to)
 {
@@ -130,7 +128,6 @@ START_TEST(what_no_path_leads_to)
         world_free(&world);
     }
 }
-END_TEST
 
 /* Blocks of the cache stay live when no tensor uses them. An incomplete look cannot tell. */
 START_TEST(pinned_memory_that_no_tensor_uses)
@@ -158,7 +155,6 @@ START_TEST(pinned_memory_that_no_tensor_uses)
         world_free(&world);
     }
 }
-END_TEST
 
 /* The site's note of blocks that a look left out, if it has a block whose holder was not found. */
 START_TEST(why_a_holder_is_missing)
@@ -189,7 +185,6 @@ START_TEST(why_a_holder_is_missing)
     ck_assert_ptr_null(mp_holders_remedy("the look was out of time (2000 ms): 5 of some 9 objects"));
     ck_assert_ptr_null(mp_holders_remedy("a backward pass is running, so graphs were not looked at"));
 }
-END_TEST
 
 START_TEST(what_is_known_of_blocks_that_no_path_leads_to)
 {
@@ -212,7 +207,6 @@ START_TEST(what_is_known_of_blocks_that_no_path_leads_to)
     mp_model_free(model);
     world_free(&world);
 }
-END_TEST
 
 START_TEST(the_last_look_alone)
 {
@@ -230,7 +224,6 @@ START_TEST(the_last_look_alone)
     mp_model_free(model);
     world_free(&world);
 }
-END_TEST
 
 START_TEST(advice_only_where_the_path_shows_it)
 {
@@ -274,7 +267,6 @@ START_TEST(advice_only_where_the_path_shows_it)
         if (holder.kind != MP_HOLDER_NATIVE) ck_assert_ptr_null(mp_holder_advice(&holder));
     }
 }
-END_TEST
 
 /* Two sites that keep a block in each of 20 steps, and the paths that hold them. */
 static void judge(const char *one, const char *other, uint64_t total_bytes, struct mp_leaks *leaks,
@@ -336,7 +328,6 @@ START_TEST(one_holder_is_one_cause)
     ck_assert_uint_eq(leaks.causes, 2);
     ck_assert_uint_eq(first.sum.sites, 1);
 }
-END_TEST
 
 /* 20 steps keep a block each, all are freed, and a site with lines of Python or without allocates behind that. */
 static size_t leaks_cleared_before(bool python)
@@ -375,7 +366,6 @@ START_TEST(python_that_ends_does_not_work_on)
     ck_assert_uint_eq(leaks_cleared_before(false), 1);
     ck_assert_uint_eq(leaks_cleared_before(true), 0);
 }
-END_TEST
 
 START_TEST(a_bound_ends_growth_unless_memory_ends_before)
 {
@@ -391,7 +381,6 @@ START_TEST(a_bound_ends_growth_unless_memory_ends_before)
     judge(one, other, 80000, &leaks, &first); /* of 150 000 bytes that both have when full */
     ck_assert_int_eq(leaks.verdict, MP_VERDICT_LEAK);
 }
-END_TEST
 
 /* Sixteen steps, and then an evaluation; or 32, with one after the 11th and one after the 21st. Either keeps its
  * outputs until the program ends, or not. */
@@ -438,7 +427,6 @@ START_TEST(growth_over_evaluations_is_not_clean)
         ck_assert_ptr_nonnull(strstr(leaks.reason, between ? "record longer" : "behind the last step"));
     }
 }
-END_TEST
 
 MP_SUITE("holders", growth_over_evaluations_is_not_clean, one_holder_is_one_cause,
          a_bound_ends_growth_unless_memory_ends_before, entries_of_one_container_are_one_holder,

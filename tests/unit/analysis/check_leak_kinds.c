@@ -66,7 +66,6 @@ START_TEST(hidden_growth_is_told)
     ck_assert(!leaks.findings.at[0].certain);
     mp_leaks_free(&leaks);
 }
-END_TEST
 
 START_TEST(a_little_hidden_growth_is_not_called_clean)
 {
@@ -76,7 +75,6 @@ START_TEST(a_little_hidden_growth_is_not_called_clean)
     ck_assert_ptr_nonnull(strstr(leaks.reason, "--host"));
     mp_leaks_free(&leaks);
 }
-END_TEST
 
 START_TEST(what_is_bounded_or_recorded_is_not_hidden)
 {
@@ -91,7 +89,6 @@ START_TEST(what_is_bounded_or_recorded_is_not_hidden)
     ck_assert_int_eq(leaks.findings.at[0].class, MP_LEAK_RETENTION);
     mp_leaks_free(&leaks);
 }
-END_TEST
 
 /* A short program, whose process is sampled only in a few of its 60 steps. `rest`: by sample, the bytes that are in no
  * block. */
@@ -134,7 +131,6 @@ START_TEST(brief_growth_is_not_called_clean)
     ck_assert_int_eq(leaks.verdict, MP_VERDICT_CLEAN);
     mp_leaks_free(&leaks);
 }
-END_TEST
 
 /* Four samples show no trend, so the process gets no verdict. */
 START_TEST(four_readings_tell_nothing)
@@ -145,7 +141,6 @@ START_TEST(four_readings_tell_nothing)
     ck_assert_int_eq(leaks.verdict, MP_VERDICT_CLEAN);
     mp_leaks_free(&leaks);
 }
-END_TEST
 
 enum joined { ALONE, EVERY_THIRD, EVERY_TENTH, JOINED_WITH_ALL, WITH_ALL, FREED_FIRST, BOUNDED };
 
@@ -200,7 +195,6 @@ START_TEST(a_buffer_made_anew_and_larger_is_told)
         mp_leaks_free(&leaks);
     }
 }
-END_TEST
 
 /* Handles have no bytes: they are counted. */
 START_TEST(handles_are_counted)
@@ -222,7 +216,6 @@ START_TEST(handles_are_counted)
     ck_assert_uint_eq(leaks.findings.at[0].bytes, 0);
     mp_leaks_free(&leaks);
 }
-END_TEST
 
 /* Requests of four threads, any of which may wait for a processor while the others answer fifty. Each makes three
  * temporary blocks and an answer, which lives for ever, or until `keep` further answers were made. `seldom`: one thread
@@ -279,7 +272,6 @@ START_TEST(a_server_s_threads_overlap)
         mp_leaks_free(&leaks);
     }
 }
-END_TEST
 
 /* Two workers begin a step for each request; the thread that gathers their answers, and keeps them, begins one for each
  * of `epochs`. */
@@ -321,7 +313,6 @@ START_TEST(a_thread_of_few_long_steps_leaks_in_those_of_others)
         mp_leaks_free(&leaks);
     }
 }
-END_TEST
 
 MP_SUITE("leak_kinds", hidden_growth_is_told, a_little_hidden_growth_is_not_called_clean,
          brief_growth_is_not_called_clean, four_readings_tell_nothing, what_is_bounded_or_recorded_is_not_hidden,

@@ -283,7 +283,6 @@ START_TEST(it_is_what_its_words_say)
     for (unsigned growth = 0; growth <= MP_GROWTH_LEAK; growth++)
         ck_assert_uint_gt(told_of[growth], 40); /* otherwise this verdict was not tested */
 }
-END_TEST
 
 /* Nine of ten freed blocks were two steps old: older blocks are leaks. With only eight of ten, or 17 of 19, blocks of
  * twelve steps are usual, too. */
@@ -307,7 +306,6 @@ START_TEST(nine_in_ten_is_nine)
         ck_assert_uint_eq(reported.births, cases[i].births);
     }
 }
-END_TEST
 
 /* Eight births are proof, seven are not. Lasting blocks count if born after the third step and at least nine steps
  * old. */
@@ -328,7 +326,6 @@ START_TEST(the_least_that_counts)
             check(&lives);
         }
 }
-END_TEST
 
 /* The rule looks at two hundred of many points, the first and the last among them. */
 START_TEST(long_trends_are_looked_at_from_end_to_end)
@@ -357,7 +354,6 @@ START_TEST(long_trends_are_looked_at_from_end_to_end)
         ck_assert_double_eq_tol(trend.slope, 0, 1e-12);
     }
 }
-END_TEST
 
 /* Every series of up to five small numbers, including those that rise as often as they fall. */
 START_TEST(short_trends_are_counted_out)
@@ -389,7 +385,6 @@ START_TEST(short_trends_are_counted_out)
             ck_assert_uint_le(below, count * (count - (count > 0)) / 4); /* the median: no more than half lie below */
         }
 }
-END_TEST
 
 /* One block is kept at each step. Lately `came` new blocks were made and `went` old ones freed, around every
  * threshold. */
@@ -408,7 +403,6 @@ START_TEST(a_queue_loses_as_many_as_it_gets)
                 check(&lives);
             }
 }
-END_TEST
 
 /* Ages of any number of digits. */
 START_TEST(the_usual_age_of_long_recordings)
@@ -428,7 +422,6 @@ START_TEST(the_usual_age_of_long_recordings)
         add(&lives, i, i + 0x01020304 * (i + 1));
     ck_assert_uint_eq(mp_leak_usual_age(lives.at, lives.count, lives.last, 0), 0x01020304 * 18);
 }
-END_TEST
 
 MP_SUITE("leak_rule", it_is_what_its_words_say, short_trends_are_counted_out, a_queue_loses_as_many_as_it_gets,
          nine_in_ten_is_nine, the_usual_age_of_long_recordings, the_least_that_counts,

@@ -60,7 +60,6 @@ START_TEST(one_block_a_step_leaks)
         if (births > 1) ck_assert_double_eq(slope.bytes_per_step, 1000);
     }
 }
-END_TEST
 
 /* The rate is the growth from the first birth to the last, even if the site also has blocks for a step or two. */
 START_TEST(rate_of_a_rarer_leak_among_others)
@@ -76,7 +75,6 @@ START_TEST(rate_of_a_rarer_leak_among_others)
     ck_assert_int_eq(evidence.growth, MP_GROWTH_LEAK);
     ck_assert_uint_eq(evidence.births, 20);
 }
-END_TEST
 
 static uint64_t next_random(uint64_t *state)
 {
@@ -124,7 +122,6 @@ START_TEST(rate_is_the_slope)
         mp_vec_free(&lives);
     }
 }
-END_TEST
 
 static double amount(size_t shape, uint32_t k)
 {
@@ -160,7 +157,6 @@ START_TEST(a_forecast_holds_or_there_is_none)
             mp_vec_free(&lives);
         }
 }
-END_TEST
 
 /* An amount that is exceptional, in a few steps only, counts as the median. A smaller or a frequent amount counts as it
  * is.
@@ -188,7 +184,6 @@ START_TEST(exceptional_amounts_count_as_the_median)
         mp_vec_free(&lives);
     }
 }
-END_TEST
 
 /* A cache that fills up is no leak, however late it is full. It may fill in turn, at random, several at a time or until
  * it stops. Until then it looks like a leak; shortly afterwards the verdict is open. */
@@ -221,7 +216,6 @@ START_TEST(plateaus_do_not_leak)
                 if (full == steps) ck_assert_int_eq(growth, MP_GROWTH_LEAK);
             }
 }
-END_TEST
 
 START_TEST(bounded_things_do_not_leak)
 {
@@ -255,7 +249,6 @@ START_TEST(bounded_things_do_not_leak)
     struct lives nothing = {0};
     ck_assert_int_eq(judge(&nothing, 199).growth, MP_GROWTH_NONE);
 }
-END_TEST
 
 START_TEST(a_sawtooth_that_climbs_leaks)
 {
@@ -268,7 +261,6 @@ START_TEST(a_sawtooth_that_climbs_leaks)
     ck_assert_int_eq(evidence.growth, MP_GROWTH_LEAK);
     ck_assert(evidence.sawtooth);
 }
-END_TEST
 
 static int ascending(const void *left, const void *right)
 {
@@ -305,7 +297,6 @@ START_TEST(trend_equals_its_definition)
     ck_assert_double_eq(trend.z, 0);
     ck_assert_double_eq(trend.slope, 0);
 }
-END_TEST
 
 START_TEST(suppressions_match_as_lsan_does)
 {
@@ -331,7 +322,6 @@ START_TEST(suppressions_match_as_lsan_does)
     mp_suppressions_free(&suppressions);
     scene_free(&scene);
 }
-END_TEST
 
 START_TEST(marks_come_before_inference)
 {
@@ -347,7 +337,6 @@ START_TEST(marks_come_before_inference)
     mp_steps_free(&steps);
     scene_free(&scene);
 }
-END_TEST
 
 MP_SUITE("leaks", one_block_a_step_leaks, rate_of_a_rarer_leak_among_others, rate_is_the_slope,
          a_forecast_holds_or_there_is_none, exceptional_amounts_count_as_the_median, plateaus_do_not_leak,

@@ -27,7 +27,6 @@ START_TEST(sizes_of_whole_factors_are_solved)
             ck_assert_mem_eq(&solution.low, &solution.high, sizeof solution.low);
         }
 }
-END_TEST
 
 START_TEST(squares_and_triangles_are_solved)
 {
@@ -40,7 +39,6 @@ START_TEST(squares_and_triangles_are_solved)
     ck_assert(solution.proved);
     ck_assert_double_eq(mp_size_sum_at(&solution.likely, 500), 2 * 500 * 501);
 }
-END_TEST
 
 START_TEST(sizes_that_follow_no_rule_are_not_proved)
 {
@@ -55,7 +53,6 @@ START_TEST(sizes_that_follow_no_rule_are_not_proved)
         ck_assert_double_ge(far, near);
     }
 }
-END_TEST
 
 /* Two batches prove sizes with a single factor. Repeating one of the batches proves no more. */
 START_TEST(as_many_batches_as_factors_prove_nothing)
@@ -71,7 +68,6 @@ START_TEST(as_many_batches_as_factors_prove_nothing)
         ck_assert_double_eq(mp_size_sum_at(&solution.likely, 100), 1010);
     }
 }
-END_TEST
 
 /* Sizes that are known only as blocks, rounded up to 512 bytes: the bounds hold the true size. */
 START_TEST(rounded_sizes_are_bounded)
@@ -92,7 +88,6 @@ START_TEST(rounded_sizes_are_bounded)
         ck_assert_double_le(high - low, 512.0 * 192 / 12 + 1);
     }
 }
-END_TEST
 
 /* The example in size_solve.h. */
 START_TEST(the_example_is_right)
@@ -103,7 +98,6 @@ START_TEST(the_example_is_right)
     ck_assert_double_eq_tol(mp_size_sum_at(&solution.low, 16), 6148, 0.01);
     ck_assert_double_eq_tol(mp_size_sum_at(&solution.high, 16), 6826.67, 0.01);
 }
-END_TEST
 
 /* ---- whole programs --------------------------------------------------------------------------------------------- */
 
@@ -310,7 +304,6 @@ START_TEST(programs_are_predicted)
         end(&asked);
     }
 }
-END_TEST
 
 /* If only blocks are known, the bounds contain the requested bytes, and are narrow. */
 START_TEST(blocks_are_bounded)
@@ -333,7 +326,6 @@ START_TEST(blocks_are_bounded)
         end(&asked);
     }
 }
-END_TEST
 
 START_TEST(the_largest_batch_is_the_largest)
 {
@@ -356,7 +348,6 @@ START_TEST(the_largest_batch_is_the_largest)
         }
     }
 }
-END_TEST
 
 /* The true value is between the bounds. No batch beyond the probes is said to fit. The answer is near, and no bound
  * jumps after the largest probe. */
@@ -394,7 +385,6 @@ START_TEST(sizes_at_random_are_bounded)
         check_doubt(&program, 3);
     }
 }
-END_TEST
 
 /* The number of batches that wait at the peak is random, whether the main thread receives them or another one. */
 START_TEST(numbers_at_random_are_bounded)
@@ -407,7 +397,6 @@ START_TEST(numbers_at_random_are_bounded)
         check_doubt(&program, 3);
     }
 }
-END_TEST
 
 /* With a fetching thread the answer is never sure, even if exactly one batch was waiting in all probes. */
 START_TEST(another_threads_batches_are_never_sure)
@@ -424,7 +413,6 @@ START_TEST(another_threads_batches_are_never_sure)
     mp_size_answer_free(&asked.answer);
     end(&asked);
 }
-END_TEST
 
 START_TEST(two_probes_give_about_an_answer)
 {
@@ -433,7 +421,6 @@ START_TEST(two_probes_give_about_an_answer)
         check_doubt(&program, 2);
     }
 }
-END_TEST
 
 /* ---- batches that were recorded more than once ------------------------------------------------------------------- */
 
@@ -461,7 +448,6 @@ START_TEST(runs_of_one_batch_are_held_against_each_other)
         end(&asked);
     }
 }
-END_TEST
 
 /* ---- questions without an answer -------------------------------------------------------------------------------- */
 
@@ -520,7 +506,6 @@ START_TEST(bad_probes_are_refused)
     still.probes[1].batch = 8;
     expect_refusal(&still, MP_UNSUPPORTED, "memory does not depend");
 }
-END_TEST
 
 MP_SUITE("size", sizes_of_whole_factors_are_solved, squares_and_triangles_are_solved,
          sizes_that_follow_no_rule_are_not_proved, as_many_batches_as_factors_prove_nothing, rounded_sizes_are_bounded,

@@ -83,7 +83,6 @@ START_TEST(what_repeats_inside_a_step_is_no_step)
     repeat(text, "drdrdrdrdrxyxyxylbBbBbBopopopopop", 2);
     ck_assert_uint_eq(steps_of(&training, text), 0);
 }
-END_TEST
 
 START_TEST(evaluation_and_epochs_are_no_steps)
 {
@@ -92,7 +91,6 @@ START_TEST(evaluation_and_epochs_are_no_steps)
         at = repeat(repeat(at, "drxylbBopop", 15), "ef", 20);
     ck_assert_uint_eq(steps_of(&training, text), 90);
 }
-END_TEST
 
 /* A call that runs a node has the lines that made the node; these lines do not run. */
 START_TEST(lines_beyond_backward_do_not_run)
@@ -115,7 +113,6 @@ START_TEST(lines_beyond_backward_do_not_run)
         ck_assert_uint_eq(steps_of(&called_deeper, text), steps);
     }
 }
-END_TEST
 
 /* The optimizer's work ends a step, even if only every fourth round has it. */
 START_TEST(accumulation_ends_with_the_optimizer)
@@ -130,7 +127,6 @@ START_TEST(accumulation_ends_with_the_optimizer)
     repeat(text, "xlbxlbxlbxlbooo", 25);
     ck_assert_uint_eq(steps_of(&paths, text), 25);
 }
-END_TEST
 
 /* No steps: while each runs alone, both loops of lines look like rounds of the same work. */
 START_TEST(one_forward_has_no_steps)
@@ -139,7 +135,6 @@ START_TEST(one_forward_has_no_steps)
     ck_assert_uint_eq(steps_of(&training, "drdrdrdrdrdrdrdrxyxyxyxylbBbBbBbBopopopopopopopopopopop"), 0);
     ck_assert_uint_eq(steps_of(&training, "d"), 0);
 }
-END_TEST
 
 /* The lines of a one-line loop show no steps; its rhythm allows a guess. */
 START_TEST(a_loop_of_one_line_is_guessed)
@@ -157,7 +152,6 @@ START_TEST(a_loop_of_one_line_is_guessed)
     mp_model_free(model);
     world_free(&world);
 }
-END_TEST
 
 /* Lines that allocate more than once, each as often as the others. */
 START_TEST(rounds_whose_lines_all_allocate_twice_are_one_step_each)
@@ -182,7 +176,6 @@ START_TEST(rounds_whose_lines_all_allocate_twice_are_one_step_each)
         world_free(&world);
     }
 }
-END_TEST
 
 /* Allocations of other threads, with Python or without, are part of the step in which they happen. */
 START_TEST(other_threads_do_not_count)
@@ -209,7 +202,6 @@ START_TEST(other_threads_do_not_count)
     mp_model_free(model);
     world_free(&world);
 }
-END_TEST
 
 static void ask(struct mp_model *model, enum mp_verdict verdict, const char *reason)
 {
@@ -261,7 +253,6 @@ START_TEST(threads_of_a_pool_make_rounds_of_one_line)
         mp_model_free(model), world_free(&world);
     }
 }
-END_TEST
 
 /* Each thread's first calls come before the modules have names. The callers keep the answers, so the fewest bytes are
  * live in the middle of a call. Threads begin one after the other. */
@@ -311,7 +302,6 @@ START_TEST(threads_begin_before_modules_have_names)
             mp_model_free(model), world_free(&world);
         }
 }
-END_TEST
 
 /* Rounds that are over before most of the work is done are no steps. */
 START_TEST(rounds_of_a_small_part_are_no_steps)
@@ -339,7 +329,6 @@ START_TEST(rounds_of_a_small_part_are_no_steps)
         mp_model_free(model), world_free(&world);
     }
 }
-END_TEST
 
 /* Of the host's blocks a sample is recorded: a round without one is a round. Alone they show the loop, too. */
 START_TEST(a_sample_of_the_host_does_not_decide)
@@ -365,7 +354,6 @@ START_TEST(a_sample_of_the_host_does_not_decide)
         mp_model_free(model), world_free(&world);
     }
 }
-END_TEST
 
 START_TEST(too_little_is_unknown)
 {
@@ -390,7 +378,6 @@ START_TEST(too_little_is_unknown)
     ask(model, MP_VERDICT_UNKNOWN, "too few steps: 1");
     mp_model_free(model), world_free(&world);
 }
-END_TEST
 
 START_TEST(everybody_knows_the_same_steps)
 {
@@ -426,7 +413,6 @@ START_TEST(everybody_knows_the_same_steps)
     mp_model_free(model);
     world_free(&world);
 }
-END_TEST
 
 MP_SUITE("steps_loop", what_repeats_inside_a_step_is_no_step, lines_beyond_backward_do_not_run,
          evaluation_and_epochs_are_no_steps, accumulation_ends_with_the_optimizer, one_forward_has_no_steps,

@@ -51,7 +51,6 @@ START_TEST(map_agrees_with_a_plain_array)
     }
     mp_map_free(&map);
 }
-END_TEST
 
 START_TEST(intern_gives_one_id_per_text_in_order)
 {
@@ -73,7 +72,6 @@ START_TEST(intern_gives_one_id_per_text_in_order)
     ck_assert_str_eq(mp_intern_get(&intern, 999999, NULL), "");
     mp_intern_free(&intern);
 }
-END_TEST
 
 START_TEST(varints_come_back)
 {
@@ -95,7 +93,6 @@ START_TEST(varints_come_back)
     ck_assert_uint_eq(mp_zigzag(-1), 1);
     mp_buffer_free(&buffer);
 }
-END_TEST
 
 START_TEST(vec_extends_with_zeroes)
 {
@@ -107,7 +104,6 @@ START_TEST(vec_extends_with_zeroes)
     ck_assert_uint_eq(vec.at[999], 0);
     mp_vec_free(&vec);
 }
-END_TEST
 
 MP_SUITE("containers", map_agrees_with_a_plain_array, intern_gives_one_id_per_text_in_order, varints_come_back,
          vec_extends_with_zeroes)

@@ -29,7 +29,6 @@ START_TEST(the_hook_ends_the_program)
     free(mp_alloc(far_too_much));
     _Exit(1);
 }
-END_TEST
 
 START_TEST(a_vector_ends_it_too)
 {
@@ -38,7 +37,6 @@ START_TEST(a_vector_ends_it_too)
     mp_vec_room_for(&numbers, far_too_much / 4);
     _Exit(1);
 }
-END_TEST
 
 START_TEST(a_buffer_ends_it_where_there_is_a_hook)
 {
@@ -50,7 +48,6 @@ START_TEST(a_buffer_ends_it_where_there_is_a_hook)
     mp_buffer_room(&buffer, far_too_much);
     _Exit(1);
 }
-END_TEST
 
 START_TEST(a_part_of_a_text_may_be_nothing)
 {
@@ -64,7 +61,6 @@ START_TEST(a_part_of_a_text_may_be_nothing)
     free(some);
     free(all);
 }
-END_TEST
 
 static void ask_for_too_much(void *context)
 {
@@ -104,7 +100,6 @@ START_TEST(an_attempt_goes_on)
     ck_assert_ptr_eq(mp_memory_on_lack(NULL), end);
     ck_assert(!mp_memory_can_end());
 }
-END_TEST
 
 START_TEST(what_there_is_is_given)
 {
@@ -131,7 +126,6 @@ START_TEST(what_there_is_is_given)
     mp_vec_free(&numbers);
     mp_map_free(&map);
 }
-END_TEST
 
 int main(void)
 {

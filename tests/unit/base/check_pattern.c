@@ -34,7 +34,6 @@ START_TEST(patterns_are_those_of_the_c_library)
     ck_assert(matches("^a)b)+$", "a)b))")); /* a parenthesis that closes nothing is a plain character */
     ck_assert(!matches("^a)b$", "ab"));
 }
-END_TEST
 
 START_TEST(what_would_take_all_memory_is_refused)
 {
@@ -73,7 +72,6 @@ START_TEST(what_would_take_all_memory_is_refused)
     ck_assert_int_eq(mp_pattern_compile("a(", &pattern, &error), MP_INVALID);
     ck_assert_int_eq(mp_pattern_compile("[a", &pattern, &error), MP_INVALID);
 }
-END_TEST
 
 /* A pattern may cost 10 000. The cost of each piece is documented at the head of src/base/pattern.c. */
 START_TEST(what_a_piece_costs_decides_how_many_there_may_be)
@@ -101,7 +99,6 @@ START_TEST(what_a_piece_costs_decides_how_many_there_may_be)
         free(text);
     }
 }
-END_TEST
 
 START_TEST(groups_may_be_a_hundred_deep)
 {
@@ -117,7 +114,6 @@ START_TEST(groups_may_be_a_hundred_deep)
         if (depth == 100) regfree(&pattern);
     }
 }
-END_TEST
 
 MP_SUITE("pattern", what_a_piece_costs_decides_how_many_there_may_be, groups_may_be_a_hundred_deep,
          patterns_are_those_of_the_c_library, what_would_take_all_memory_is_refused)

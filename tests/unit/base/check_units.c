@@ -18,7 +18,6 @@ START_TEST(bytes_read_well)
     ck_assert_str_eq(mp_format_signed_bytes(text, -3145728), "-3.00 MiB");
     ck_assert_str_eq(mp_format_signed_bytes(text, INT64_MIN), "-8.00 EiB");
 }
-END_TEST
 
 START_TEST(durations_and_counts_read_well)
 {
@@ -33,7 +32,6 @@ START_TEST(durations_and_counts_read_well)
     ck_assert_str_eq(mp_format_count(text, 1000000), "1 000 000");
     ck_assert_str_eq(mp_format_count(text, 7), "7");
 }
-END_TEST
 
 START_TEST(sizes_and_times_are_parsed)
 {
@@ -52,7 +50,6 @@ START_TEST(sizes_and_times_are_parsed)
     ck_assert(!mp_parse_bytes("1e40", &value));
     ck_assert(!mp_parse_duration("nan", &value));
 }
-END_TEST
 
 /* A sentence that is too long is cut, with the system's reason, and nothing after its buffer is written. */
 START_TEST(errors_keep_to_their_room)
@@ -83,7 +80,6 @@ START_TEST(errors_keep_to_their_room)
             ck_assert_int_eq(place.behind[i], '#');
     }
 }
-END_TEST
 
 MP_SUITE("units", errors_keep_to_their_room, bytes_read_well, durations_and_counts_read_well,
          sizes_and_times_are_parsed)

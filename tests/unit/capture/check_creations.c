@@ -33,7 +33,6 @@ START_TEST(a_node_is_found_by_its_thread_and_number)
     ck_assert(!finds(1, 9, 0) && !finds(1, 1, 1000));
     ck_assert(!finds(2, 1, 0)); /* ids of another session */
 }
-END_TEST
 
 START_TEST(the_oldest_give_way)
 {
@@ -45,7 +44,6 @@ START_TEST(the_oldest_give_way)
         wrong += finds(1, 5, number) != (number >= count - MP_CREATIONS);
     ck_assert_uint_eq(wrong, 0);
 }
-END_TEST
 
 /* A thread that adds as many nodes as the table has entries, so that the threads' nodes share entries. */
 static void *give(void *context)
@@ -69,7 +67,6 @@ START_TEST(threads_never_see_what_is_another_ones)
         for (uint64_t number = 0; number < MP_CREATIONS; number++)
             finds(1, thread, number);
 }
-END_TEST
 
 MP_SUITE("creations", a_node_is_found_by_its_thread_and_number, the_oldest_give_way,
          threads_never_see_what_is_another_ones)

@@ -69,7 +69,6 @@ START_TEST(it_is_its_owners_until_released)
     mp_lock_release(&lock);
     ck_assert_uint_eq(atomic_load(&lock.owner), 0);
 }
-END_TEST
 
 START_TEST(a_living_owner_keeps_it)
 {
@@ -86,7 +85,6 @@ START_TEST(a_living_owner_keeps_it)
     ck_assert(mp_lock_take_within(&lock, 0));
     mp_lock_release(&lock);
 }
-END_TEST
 
 static void *let_go(void *argument)
 {
@@ -109,7 +107,6 @@ START_TEST(who_waits_gets_it_when_it_is_released)
         ck_assert_uint_eq(atomic_load(&lock.owner), 0);
     }
 }
-END_TEST
 
 /* The lock of an ended thread is taken while others wait, and after others waited in vain. */
 START_TEST(it_is_taken_from_a_thread_that_is_no_more)
@@ -126,7 +123,6 @@ START_TEST(it_is_taken_from_a_thread_that_is_no_more)
         ck_assert_uint_eq(atomic_load(&lock.owner), 0);
     }
 }
-END_TEST
 
 /* A living owner has left its hook by a jump: the lock is taken from it, but only after many tries. */
 START_TEST(patience_with_a_living_owner_ends)
@@ -145,7 +141,6 @@ START_TEST(patience_with_a_living_owner_ends)
     mp_lock_release(&lock);
     ck_assert_uint_eq(atomic_load(&lock.owner), 0);
 }
-END_TEST
 
 static unsigned long shared;
 
@@ -170,7 +165,6 @@ START_TEST(one_thread_at_a_time_has_it)
     ck_assert_uint_eq(shared, (unsigned long)THREADS * ROUNDS);
     ck_assert_uint_eq(atomic_load(&lock.owner), 0);
 }
-END_TEST
 
 START_TEST(a_forked_child_is_somebody_else)
 {
@@ -185,7 +179,6 @@ START_TEST(a_forked_child_is_somebody_else)
     ck_assert_int_eq(status, 0);
     mp_lock_release(&lock);
 }
-END_TEST
 
 MP_SUITE("lock", it_is_its_owners_until_released, a_living_owner_keeps_it, who_waits_gets_it_when_it_is_released,
          it_is_taken_from_a_thread_that_is_no_more, patience_with_a_living_owner_ends, one_thread_at_a_time_has_it,

@@ -57,7 +57,6 @@ START_TEST(names_come_back_until_the_module_dies)
     mp_module_name(NULL, "x");
     ck_assert_ptr_null(path_of(10));
 }
-END_TEST
 
 START_TEST(long_names_end_with_a_whole_character)
 {
@@ -76,7 +75,6 @@ START_TEST(long_names_end_with_a_whole_character)
         ck_assert(!memcmp(found, path, length));
     }
 }
-END_TEST
 
 /* A new session's spool has no texts yet, as that of a forked child. */
 START_TEST(names_outlive_sessions)
@@ -92,7 +90,6 @@ START_TEST(names_outlive_sessions)
         ck_assert_str_eq(path_of(3), "Net.3");
     }
 }
-END_TEST
 
 /* With more modules than entries, some are unknown, but none is wrong, and ended modules make room. */
 START_TEST(too_many_are_forgotten_not_mixed_up)
@@ -118,7 +115,6 @@ START_TEST(too_many_are_forgotten_not_mixed_up)
     ck_assert_uint_gt(known[0], 20000);
     ck_assert_uint_gt(known[1], 20000);
 }
-END_TEST
 
 #define PLACES 300
 static _Atomic bool over;
@@ -170,7 +166,6 @@ START_TEST(threads_never_see_a_name_of_another_module)
     }
     ck_assert_uint_gt(seen, 0);
 }
-END_TEST
 
 MP_SUITE("module_paths", names_come_back_until_the_module_dies, long_names_end_with_a_whole_character,
          names_outlive_sessions, too_many_are_forgotten_not_mixed_up, threads_never_see_a_name_of_another_module)

@@ -90,7 +90,6 @@ START_TEST(many_threads_and_one_reader)
     ck_assert_uint_eq(seen.taken + dropped, THREADS * EVENTS);
     ck_assert_uint_gt(seen.taken, THREADS * EVENTS / 2);
 }
-END_TEST
 
 /* ---- rings ---------------------------------------------------------------------------------------------------- */
 
@@ -117,13 +116,11 @@ START_TEST(a_full_ring_drops_and_counts)
 {
     check_full(false);
 }
-END_TEST
 
 START_TEST(a_full_ring_waits_and_then_drops_and_counts)
 {
     check_full(true);
 }
-END_TEST
 
 START_TEST(nobody_records_for_a_collector_that_left)
 {
@@ -135,7 +132,6 @@ START_TEST(nobody_records_for_a_collector_that_left)
     ck_assert(!alloc(0));
     ck_assert(!mp_session_recording());
 }
-END_TEST
 
 static void *one_event(void *context)
 {
@@ -159,7 +155,6 @@ START_TEST(rings_go_from_thread_to_thread)
     }
     ck_assert_uint_eq(spool->rings[0].head, 20);
 }
-END_TEST
 
 static pthread_barrier_t together;
 
@@ -188,7 +183,6 @@ START_TEST(threads_without_a_ring_are_counted)
     ck_assert_uint_eq(spool->dropped_no_ring, MORE);
     ck_assert_uint_eq(spool->ring_waiters, 0);
 }
-END_TEST
 
 /* ---- hooks ---------------------------------------------------------------------------------------------------- */
 
@@ -232,7 +226,6 @@ START_TEST(a_hook_within_a_hook_is_nothing)
     ck_assert_uint_eq(spool->rings[0].head, 1);
     ck_assert_int_eq(errno, 1234);
 }
-END_TEST
 
 START_TEST(a_hook_that_was_left_is_over)
 {
@@ -245,7 +238,6 @@ START_TEST(a_hook_that_was_left_is_over)
     ck_assert_uint_eq(spool->rings[0].head, 1);
     ck_assert_uint_eq(mp_session.page->table_lock.owner, 0);
 }
-END_TEST
 
 START_TEST(what_another_hook_came_into_is_not_recorded)
 {
@@ -257,7 +249,6 @@ START_TEST(what_another_hook_came_into_is_not_recorded)
     ck_assert_uint_eq(spool->rings[0].head, 1);
     ck_assert_uint_eq(spool->left_hooks, 1);
 }
-END_TEST
 
 static mp_lock contended;
 static _Atomic int stage;
@@ -292,7 +283,6 @@ START_TEST(a_hook_is_open_but_while_it_waits_for_a_lock)
     mp_lock_release(&contended);
     ck_assert(!pthread_join(thread, NULL));
 }
-END_TEST
 
 START_TEST(a_forked_child_is_silent)
 {
@@ -307,7 +297,6 @@ START_TEST(a_forked_child_is_silent)
     ck_assert_uint_eq(spool->rings[0].head, 2);
     ck_assert_uint_eq(mp_session.page->forking, 0);
 }
-END_TEST
 
 START_TEST(a_fork_within_a_hook_harms_nobody)
 {
@@ -324,7 +313,6 @@ START_TEST(a_fork_within_a_hook_harms_nobody)
     ck_assert_int_eq(status, 0);
     ck_assert_uint_eq(spool->rings[0].head, 1);
 }
-END_TEST
 
 static _Atomic bool let_go;
 
@@ -356,7 +344,6 @@ START_TEST(a_fork_waits_for_hooks)
     ck_assert_int_eq(status, 0);
     pthread_join(thread, NULL);
 }
-END_TEST
 
 /* ---- tables --------------------------------------------------------------------------------------------------- */
 
@@ -378,7 +365,6 @@ START_TEST(texts_keep_their_numbers)
         }
     ck_assert_uint_eq(mp_table_string("", 0), 0);
 }
-END_TEST
 
 START_TEST(full_tables_answer_nothing_and_count)
 {
@@ -399,7 +385,6 @@ START_TEST(full_tables_answer_nothing_and_count)
         ck_assert_uint_eq(mp_table_track(&track), i < spool->tables[MP_TABLE_TRACKS].room ? i : MP_TRACK_NONE);
     }
 }
-END_TEST
 
 /* The answers of `memprof doctor` are known. */
 START_TEST(the_pythons_that_are_known)
@@ -408,7 +393,6 @@ START_TEST(the_pythons_that_are_known)
         ck_assert_int_eq(mp_python_layout_find(minor, false) != NULL,
                          minor >= MP_PYTHON_MINOR_FIRST && minor <= MP_PYTHON_MINOR_LAST);
 }
-END_TEST
 
 MP_SUITE("recorder", many_threads_and_one_reader, a_full_ring_drops_and_counts,
          a_full_ring_waits_and_then_drops_and_counts, nobody_records_for_a_collector_that_left,

@@ -51,7 +51,6 @@ START_TEST(each_size_is_kept_as_often_as_it_should)
         ck_assert_msg(chi_square < 37.4, "mean %u: chi-square %g", means[m], chi_square);
     }
 }
-END_TEST
 
 /* The choice for one block says nothing of the choice for the next one. */
 START_TEST(blocks_are_kept_each_on_its_own)
@@ -71,7 +70,6 @@ START_TEST(blocks_are_kept_each_on_its_own)
     double expected = p * p * TRIALS;
     ck_assert(fabs((double)both - expected) < 5 * sqrt(expected));
 }
-END_TEST
 
 static uint64_t some_size(uint64_t *state)
 {
@@ -112,7 +110,6 @@ START_TEST(sums_are_right_on_average_and_off_by_what_is_said)
                       observed);
     }
 }
-END_TEST
 
 START_TEST(a_size_is_found_again)
 {
@@ -129,7 +126,6 @@ START_TEST(a_size_is_found_again)
     ck_assert(mp_sampling_variance(12345, 0) == 0);
     ck_assert(mp_sampling_size(1, 4096) == 0 && isfinite(mp_sampling_variance(1, 4096)));
 }
-END_TEST
 
 /* ---- what lives ----------------------------------------------------------------------------------------------- */
 
@@ -157,7 +153,6 @@ START_TEST(threads_remember_what_lives)
         pthread_join(threads[i], NULL);
     ck_assert(mp_sampled_add(1, 64) && !mp_sampled_remove(2, 64) && mp_sampled_remove(1, 64));
 }
-END_TEST
 
 /* An address that is not remembered is never taken for a block that was left out. */
 START_TEST(too_many_are_said_and_none_is_denied)
@@ -171,7 +166,6 @@ START_TEST(too_many_are_said_and_none_is_denied)
         ck_assert(mp_sampled_remove(0, i * 256));
     ck_assert(mp_sampled_remove(0, 1)); /* addresses were forgotten, so no free is filtered any more */
 }
-END_TEST
 
 /* ---- in the recorder ------------------------------------------------------------------------------------------ */
 
@@ -209,7 +203,6 @@ START_TEST(what_is_left_out_leaves_no_record)
     ck_assert_uint_eq(atomic_load(&spool->rings[0].head), before + 2);
     ck_assert_uint_eq(mp_ring_record(spool, 0, before + 1)->flags, 0);
 }
-END_TEST
 
 static int kept_in_a_child(void)
 {
@@ -230,7 +223,6 @@ START_TEST(a_forked_child_has_a_copy)
     ck_assert_int_eq(WEXITSTATUS(status), 100);
     ck_assert_int_eq(kept_in_a_child(), 100);
 }
-END_TEST
 
 MP_SUITE("sampling", each_size_is_kept_as_often_as_it_should, blocks_are_kept_each_on_its_own,
          sums_are_right_on_average_and_off_by_what_is_said, a_size_is_found_again, threads_remember_what_lives,

@@ -196,7 +196,6 @@ START_TEST(a_good_answer_is_taken_whole)
     ck_assert(mp_session_recording());
     end();
 }
-END_TEST
 
 /* The collector has ended, and another user has made its folder again. */
 START_TEST(another_user_is_not_trusted)
@@ -212,7 +211,6 @@ START_TEST(another_user_is_not_trusted)
     ck_assert_int_eq(refusal(), EPERM);
     end();
 }
-END_TEST
 
 /* A folder of another user gets neither a question nor a file. */
 START_TEST(another_users_folder_is_left_alone)
@@ -233,7 +231,6 @@ START_TEST(another_users_folder_is_left_alone)
         end();
     }
 }
-END_TEST
 
 START_TEST(any_other_answer_leaves_the_program_alone)
 {
@@ -267,7 +264,6 @@ START_TEST(any_other_answer_leaves_the_program_alone)
     ck_assert_uint_eq(mp_session.page->generation, 1);
     end();
 }
-END_TEST
 
 START_TEST(nobody_listens)
 {
@@ -283,7 +279,6 @@ START_TEST(nobody_listens)
     listen_at(path);
     end();
 }
-END_TEST
 
 START_TEST(an_attaching_threads_own_events_are_counted)
 {
@@ -297,7 +292,6 @@ START_TEST(an_attaching_threads_own_events_are_counted)
     ck_assert_uint_eq(spool->dropped_inside, 2);
     end();
 }
-END_TEST
 
 START_TEST(what_the_environment_may_say)
 {
@@ -324,7 +318,6 @@ START_TEST(what_the_environment_may_say)
     ck_assert_ptr_null(mp_session.page);
     ck_assert(!mp_session_recording());
 }
-END_TEST
 
 START_TEST(notes_are_left_once)
 {
@@ -353,7 +346,6 @@ START_TEST(notes_are_left_once)
     ck_assert_uint_eq(spool->without_lock, 1);
     end();
 }
-END_TEST
 
 /* Recording ends at the first call that a sandbox refuses. Other failures do not end it. */
 START_TEST(a_refused_call_ends_recording)
@@ -384,7 +376,6 @@ START_TEST(a_refused_call_ends_recording)
     }
     end();
 }
-END_TEST
 
 START_TEST(a_child_is_pending_where_it_is_followed)
 {
@@ -406,7 +397,6 @@ START_TEST(a_child_is_pending_where_it_is_followed)
     }
     end();
 }
-END_TEST
 
 MP_SUITE("session", a_good_answer_is_taken_whole, another_user_is_not_trusted, another_users_folder_is_left_alone,
          any_other_answer_leaves_the_program_alone, nobody_listens, an_attaching_threads_own_events_are_counted,

@@ -30,7 +30,6 @@ START_TEST(what_was_put_is_found)
     for (uint32_t i = 0; i < 100000; i++)
         ck_assert_uint_eq(mp_tag_cache_find(&cache, hash_of(i)), MP_TAG_NONE);
 }
-END_TEST
 
 START_TEST(more_than_it_holds_gives_no_wrong_answer)
 {
@@ -45,7 +44,6 @@ START_TEST(more_than_it_holds_gives_no_wrong_answer)
     /* The last one put is always there. */
     ck_assert_uint_eq(mp_tag_cache_find(&cache, hash_of((3u << 20) - 1)), (3u << 20) - 1);
 }
-END_TEST
 
 START_TEST(ids_at_the_borders)
 {
@@ -61,7 +59,6 @@ START_TEST(ids_at_the_borders)
     ck_assert_uint_eq(mp_tag_cache_find(&cache, 0), MP_TAG_NONE);
     ck_assert_uint_eq(mp_tag_cache_find(&cache, UINT64_MAX), MP_TAG_NONE);
 }
-END_TEST
 
 static struct mp_tag_cache shared;
 static _Atomic bool stop;
@@ -94,7 +91,6 @@ START_TEST(readers_need_no_lock)
         ck_assert_uint_eq(wrong[i], 0);
     }
 }
-END_TEST
 
 MP_SUITE("tag_cache", what_was_put_is_found, more_than_it_holds_gives_no_wrong_answer, ids_at_the_borders,
          readers_need_no_lock)

@@ -53,7 +53,6 @@ START_TEST(what_is_no_file_is_refused)
     expect_refusal("/dev/zero", MP_INVALID, "pipe or a device");
     rmdir(folder);
 }
-END_TEST
 
 START_TEST(an_open_pipe_is_read)
 {
@@ -71,7 +70,6 @@ START_TEST(an_open_pipe_is_read)
     fclose(file);
     close(ends[0]);
 }
-END_TEST
 
 START_TEST(a_file_is_read_whole_or_refused)
 {
@@ -88,6 +86,5 @@ START_TEST(a_file_is_read_whole_or_refused)
     much[sizeof much - 1] = '\0';
     expect_text(name, much, sizeof much - 1, MP_OK, much);
 }
-END_TEST
 
 MP_SUITE("text file", what_is_no_file_is_refused, an_open_pipe_is_read, a_file_is_read_whole_or_refused)

@@ -39,7 +39,6 @@ START_TEST(values_of_options_that_say_so_are_masked)
           "x --client-secret=* --sshPrivateKey *** --jwt *** --authcookie x");
     check("x --token --verbose abc", "x --token --verbose abc");
 }
-END_TEST
 
 /* Arguments with blanks, one by one. */
 static void check_one(const char *argument, const char *wanted)
@@ -75,7 +74,6 @@ START_TEST(secrets_within_an_argument_are_masked)
     check_one("a basic idea of tokens: use the key", "a basic idea of tokens: use the key");
     check_one("std::token::x monkey=abc max_tokens=4096", "std::token::x monkey=abc max_tokens=4096");
 }
-END_TEST
 
 START_TEST(what_only_sounds_alike_is_kept)
 {
@@ -86,14 +84,12 @@ START_TEST(what_only_sounds_alike_is_kept)
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
         check(kept[i], kept[i]);
 }
-END_TEST
 
 START_TEST(passwords_in_addresses_are_masked)
 {
     check("x --db=postgres://me:hunter2@host:5432/db?a=b", "x --db=postgres://me:***@host:5432/db?a=b");
     check("x https://me:p:w@rd@host/ y", "x https://me:***@host/ y");
 }
-END_TEST
 
 START_TEST(tokens_of_services_are_masked_wherever_they_stand)
 {
@@ -101,7 +97,6 @@ START_TEST(tokens_of_services_are_masked_wherever_they_stand)
     check("x --header=Bearer:ghp_0123456789abcdefghij0123456789abcdef,z y", "x --header=Bearer:***,z y");
     check("x sk-proj-0123456789abcdefghij.sk-proj-0123456789abcdefghij y", "x ***.*** y");
 }
-END_TEST
 
 START_TEST(long_names_are_looked_at_from_their_end)
 {
@@ -113,7 +108,6 @@ START_TEST(long_names_are_looked_at_from_their_end)
     check(text, wanted);
     check("", "");
 }
-END_TEST
 
 START_TEST(nothing_of_a_secret_is_left_behind)
 {
@@ -122,7 +116,6 @@ START_TEST(nothing_of_a_secret_is_left_behind)
     ck_assert_mem_eq(arguments, "x\0--token\0***\0y\0", 17);
     ck_assert_mem_eq(arguments + 17, none, sizeof arguments - 17);
 }
-END_TEST
 
 /* Random words with and without blanks; the sanitizers see what is read and written beyond the line. */
 START_TEST(no_line_leads_beyond_itself)
@@ -150,7 +143,6 @@ START_TEST(no_line_leads_beyond_itself)
         free(own);
     }
 }
-END_TEST
 
 START_TEST(a_process_tells_its_own)
 {
@@ -162,7 +154,6 @@ START_TEST(a_process_tells_its_own)
     mp_command_line_read(UINT32_MAX, arguments, sizeof arguments);
     ck_assert_str_eq(arguments, "");
 }
-END_TEST
 
 START_TEST(an_empty_argument_does_not_end_the_line)
 {
@@ -185,7 +176,6 @@ START_TEST(an_empty_argument_does_not_end_the_line)
     ck_assert_mem_eq(arguments, "sh\0-c\0read x\0''\0--token\0***\0\0", 31);
     waitpid(child, NULL, 0);
 }
-END_TEST
 
 MP_SUITE("command line", an_empty_argument_does_not_end_the_line, values_of_options_that_say_so_are_masked,
          secrets_within_an_argument_are_masked, what_only_sounds_alike_is_kept, passwords_in_addresses_are_masked,

@@ -226,7 +226,6 @@ START_TEST(readings_are_samples)
     ck_assert_str_eq(uuids[1], gpus[2].uuid);
     mp_model_free(model);
 }
-END_TEST
 
 START_TEST(the_programs_own_driver_says_which_device_it_is)
 {
@@ -244,7 +243,6 @@ START_TEST(the_programs_own_driver_says_which_device_it_is)
     ck_assert_str_eq(samples_of(model), "cuda:0/device 20 2; cuda:0/process 20 1; cuda:0/others 20 1; ");
     mp_model_free(model);
 }
-END_TEST
 
 /* NVML does not list ended processes. Their absence must not count as NVML being unable to list processes. */
 START_TEST(what_has_ended_is_not_missed)
@@ -266,7 +264,6 @@ START_TEST(what_has_ended_is_not_missed)
         if (!reaped) waitpid(child, NULL, 0);
     }
 }
-END_TEST
 
 START_TEST(what_is_not_known_is_said)
 {
@@ -325,7 +322,6 @@ START_TEST(what_is_not_known_is_said)
     ck_assert_str_eq(notes_of(model), "");
     mp_model_free(model);
 }
-END_TEST
 
 /* Variables that a running process sets itself are not those that CUDA read when it began. */
 START_TEST(what_the_process_was_started_with)
@@ -357,7 +353,6 @@ START_TEST(what_the_process_was_started_with)
     waitpid(child, NULL, 0);
     close(ready[0]);
 }
-END_TEST
 
 MP_SUITE("device_samples", readings_are_samples, the_programs_own_driver_says_which_device_it_is,
          what_has_ended_is_not_missed, what_is_not_known_is_said, what_the_process_was_started_with)

@@ -49,6 +49,5 @@ START_TEST(a_child_finds_no_lock_held)
     ck_assert_int_eq(waitpid(child, &status, 0), child);
     ck_assert_int_eq(WEXITSTATUS(status), 42);
 }
-END_TEST
 
 MP_SUITE("device_watch", a_child_finds_no_lock_held)

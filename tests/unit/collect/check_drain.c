@@ -170,7 +170,6 @@ START_TEST(random_rounds)
         delete_spool(spool);
     }
 }
-END_TEST
 
 START_TEST(a_stop_takes_nothing_twice)
 {
@@ -193,7 +192,6 @@ START_TEST(a_stop_takes_nothing_twice)
     free_seen(&seen);
     delete_spool(spool);
 }
-END_TEST
 
 START_TEST(rings_of_ended_threads_come_back_when_empty)
 {
@@ -221,7 +219,6 @@ START_TEST(rings_of_ended_threads_come_back_when_empty)
     free_seen(&seen);
     delete_spool(spool);
 }
-END_TEST
 
 START_TEST(it_presses_when_room_or_rings_run_out)
 {
@@ -245,7 +242,6 @@ START_TEST(it_presses_when_room_or_rings_run_out)
     ck_assert(mp_drain_is_pressing(spool));
     delete_spool(spool);
 }
-END_TEST
 
 static uint64_t take(struct mp_drain *drain, struct mp_spool_header *spool, struct seen *seen)
 {
@@ -289,7 +285,6 @@ START_TEST(hooks_without_end)
     free_seen(&seen);
     delete_spool(spool);
 }
-END_TEST
 
 /* Records of the last microsecond are not taken: a processor may read its clock a little late. */
 START_TEST(the_newest_microsecond_waits)
@@ -309,7 +304,6 @@ START_TEST(the_newest_microsecond_waits)
     free_seen(&seen);
     delete_spool(spool);
 }
-END_TEST
 
 START_TEST(a_damaged_head_takes_nothing)
 {
@@ -322,7 +316,6 @@ START_TEST(a_damaged_head_takes_nothing)
     ck_assert_uint_eq(mp_drain_take(&drain, spool, true, visit, &seen), 0);
     delete_spool(spool);
 }
-END_TEST
 
 MP_SUITE("drain", random_rounds, a_stop_takes_nothing_twice, rings_of_ended_threads_come_back_when_empty,
          it_presses_when_room_or_rings_run_out, hooks_without_end, the_newest_microsecond_waits,

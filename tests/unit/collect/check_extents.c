@@ -42,7 +42,6 @@ START_TEST(every_address_finds_its_range)
         mp_extents_free(&extents);
     }
 }
-END_TEST
 
 START_TEST(the_ends_of_the_address_space_are_addresses)
 {
@@ -59,6 +58,5 @@ START_TEST(the_ends_of_the_address_space_are_addresses)
     ck_assert_uint_eq(mp_extents_find(&extents, UINT64_MAX), 0);
     mp_extents_free(&extents);
 }
-END_TEST
 
 MP_SUITE("extents", every_address_finds_its_range, the_ends_of_the_address_space_are_addresses)

@@ -71,6 +71,5 @@ START_TEST(each_comes_back_once_and_in_order)
     ck_assert_uint_eq(next, RECORDINGS);
     mp_finisher_close(&finisher);
 }
-END_TEST
 
 MP_SUITE("finisher", each_comes_back_once_and_in_order)

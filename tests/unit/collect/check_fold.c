@@ -319,7 +319,6 @@ START_TEST(folded_files_tell_the_truth)
         run(seed, 100000);
     }
 }
-END_TEST
 
 /* Bases of more than one chunk, and of none. */
 START_TEST(many_blocks_survive_a_fold)
@@ -356,6 +355,5 @@ START_TEST(many_blocks_survive_a_fold)
     mp_model_free(model);
     free(events);
 }
-END_TEST
 
 MP_SUITE("fold", folded_files_tell_the_truth, many_blocks_survive_a_fold)

@@ -65,6 +65,5 @@ START_TEST(ordinals_are_those_of_the_program)
         ck_assert_msg(found == cases[i].wanted, "case %zu: %d instead of %d", i, found, cases[i].wanted);
     }
 }
-END_TEST
 
 MP_SUITE("gpu_order", ordinals_are_those_of_the_program)

@@ -107,7 +107,6 @@ START_TEST(entries_and_parts_tell_what_was_asked_for)
     ck_assert_uint_eq(world.history.joined, 2);
     end(&world);
 }
-END_TEST
 
 /* A block allocated at the address after the reading is another block. */
 START_TEST(parts_are_of_older_blocks_of_their_size)
@@ -125,7 +124,6 @@ START_TEST(parts_are_of_older_blocks_of_their_size)
     ck_assert_uint_eq(world.history.requests.count, 0);
     end(&world);
 }
-END_TEST
 
 /* A loop of 5 ms with times that are 6 ms late: each entry is near the next turn's allocation, and must not be joined
  * to it. */
@@ -150,7 +148,6 @@ START_TEST(a_wrong_clock_tells_nothing)
     ck_assert_uint_eq(world.history.joined, 0);
     end(&world);
 }
-END_TEST
 
 static void check_now(const struct world *world, size_t segments, size_t parts)
 {
@@ -192,7 +189,6 @@ START_TEST(segments_hold_what_lives_now)
     check_now(&world, 0, 0); /* a block in no segment */
     end(&world);
 }
-END_TEST
 
 START_TEST(a_reading_that_lacks_records_has_no_segments)
 {
@@ -207,7 +203,6 @@ START_TEST(a_reading_that_lacks_records_has_no_segments)
     ck_assert_uint_eq(told_of(&world, block)->bytes, 1000); /* the facts that arrived are right nevertheless */
     end(&world);
 }
-END_TEST
 
 /* Records of a damaged spool. */
 START_TEST(nonsense_does_no_harm)
@@ -239,7 +234,6 @@ START_TEST(nonsense_does_no_harm)
     }
     end(&world);
 }
-END_TEST
 
 START_TEST(memory_has_a_bound)
 {
@@ -254,7 +248,6 @@ START_TEST(memory_has_a_bound)
     ck_assert_uint_lt(mp_history_bytes(&world.history), 40 * MIB);
     end(&world);
 }
-END_TEST
 
 MP_SUITE("history", entries_and_parts_tell_what_was_asked_for, parts_are_of_older_blocks_of_their_size,
          a_wrong_clock_tells_nothing, segments_hold_what_lives_now, a_reading_that_lacks_records_has_no_segments,

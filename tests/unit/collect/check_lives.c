@@ -141,7 +141,6 @@ START_TEST(lives_that_cross_a_border_are_kept)
     ck_assert_uint_eq(world->lives.shift, 2);
     free_world(world);
 }
-END_TEST
 
 /* Better steps discard worse ones, and later worse ones are ignored. */
 START_TEST(the_best_steps_count)
@@ -164,7 +163,6 @@ START_TEST(the_best_steps_count)
     }
     free_world(world);
 }
-END_TEST
 
 /* With more lives than room, units become coarser, and then the oldest lives are forgotten. */
 START_TEST(there_is_an_end_to_them)
@@ -188,6 +186,5 @@ START_TEST(there_is_an_end_to_them)
     ck_assert_uint_eq(last_death, mp_lives_unit(&world->lives, world->lives.steps)); /* the newest are there */
     free_world(world);
 }
-END_TEST
 
 MP_SUITE("lives", lives_that_cross_a_border_are_kept, the_best_steps_count, there_is_an_end_to_them)

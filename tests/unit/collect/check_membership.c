@@ -62,7 +62,6 @@ START_TEST(each_launcher_is_understood)
         check(&member, &cases[i].wanted);
     }
 }
-END_TEST
 
 START_TEST(variables_that_lie)
 {
@@ -104,7 +103,6 @@ START_TEST(variables_that_lie)
     mp_membership_of_environment(&cut, NULL, 0, &member);
     check(&member, &(struct wanted){{1, NO, NO, NO}, "", ""});
 }
-END_TEST
 
 /* Nested launchers: the launcher counts whose rank the parent processes do not have. */
 START_TEST(the_nearest_launcher_counts)
@@ -129,7 +127,6 @@ START_TEST(the_nearest_launcher_counts)
                                  (struct mp_environment[]){other}, 1, &member);
     check(&member, &(struct wanted){{0, NO, NO, NO}, "", ""});
 }
-END_TEST
 
 /* A process that waits, with an environment and arguments. */
 struct process {
@@ -202,6 +199,5 @@ START_TEST(processes_are_read)
     check(&member, &(struct wanted){{NO, NO, NO, NO}, "", ""});
     ck_assert_uint_eq(member.known, 0);
 }
-END_TEST
 
 MP_SUITE("membership", each_launcher_is_understood, variables_that_lie, the_nearest_launcher_counts, processes_are_read)

@@ -30,7 +30,6 @@ START_TEST(what_a_pattern_becomes)
     snprintf(wanted, sizeof wanted, "/%s.mp", time_text);
     check("/%t.mp", 0, wanted);
 }
-END_TEST
 
 START_TEST(folders_are_taken_as_they_are)
 {
@@ -38,7 +37,6 @@ START_TEST(folders_are_taken_as_they_are)
     check("/%p/run-%p.mp", 0, "/%p/run-4711.mp");
     ck_assert(!mp_naming_separates_processes("/%p/run.mp"));
 }
-END_TEST
 
 START_TEST(later_files_differ)
 {
@@ -49,7 +47,6 @@ START_TEST(later_files_differ)
     check("/a/run.%p.mp", 1, "/a/run.4711.2.mp");
     check("/a/run.%p.mp", 2, "/a/run.4711.3.mp");
 }
-END_TEST
 
 START_TEST(extensions)
 {
@@ -60,7 +57,6 @@ START_TEST(extensions)
     check("/a/run.", 1, "/a/run.4711.");
     check("/run", 2, "/run.4711.2");
 }
-END_TEST
 
 START_TEST(names_tell_processes_apart)
 {
@@ -71,7 +67,6 @@ START_TEST(names_tell_processes_apart)
     ck_assert(!mp_naming_separates_processes("/run.%%p.mp"));
     ck_assert(!mp_naming_separates_processes("/run%"));
 }
-END_TEST
 
 START_TEST(a_rank_or_else_the_pid)
 {
@@ -85,7 +80,6 @@ START_TEST(a_rank_or_else_the_pid)
     free(path);
     free(other);
 }
-END_TEST
 
 START_TEST(names_in_a_folder)
 {
@@ -117,7 +111,6 @@ START_TEST(names_in_a_folder)
         free(path);
     }
 }
-END_TEST
 
 MP_SUITE("naming", what_a_pattern_becomes, folders_are_taken_as_they_are, later_files_differ, extensions,
          names_tell_processes_apart, a_rank_or_else_the_pid, names_in_a_folder)

@@ -43,7 +43,6 @@ START_TEST(ends_are_read)
     ck_assert(is_known(0, SIGSEGV));
     ck_assert(is_known(0, SIGKILL));
 }
-END_TEST
 
 /* The kernel reports 0 to callers that may not debug the process, whatever its end was. */
 START_TEST(ends_that_are_hidden_are_unknown)
@@ -61,6 +60,5 @@ START_TEST(ends_that_are_hidden_are_unknown)
     ck_assert(!is_known(NOBODY, SIGSEGV));
     ck_assert(!is_known(NOBODY, 0));
 }
-END_TEST
 
 MP_SUITE("process end", ends_are_read, ends_that_are_hidden_are_unknown)

@@ -142,7 +142,6 @@ START_TEST(all_is_kept)
         traffic_free(&traffic);
     }
 }
-END_TEST
 
 /* Steps that the program does not mark: --step-at. */
 START_TEST(calls_of_a_function_are_steps)
@@ -172,7 +171,6 @@ START_TEST(calls_of_a_function_are_steps)
         traffic_free(&traffic);
     }
 }
-END_TEST
 
 /* ---- killed ------------------------------------------------------------------------------------------------------ */
 
@@ -235,7 +233,6 @@ START_TEST(a_kill_loses_nothing)
         traffic_free(&traffic);
     }
 }
-END_TEST
 
 /* ---- bounded ----------------------------------------------------------------------------------------------------- */
 
@@ -289,7 +286,6 @@ START_TEST(the_newest_are_kept_whole)
         traffic_free(&traffic);
     }
 }
-END_TEST
 
 /* Writes records [from, to). Labels may come before their events; requests come after. */
 static void write_part(struct mp_writer *writer, const struct traffic *traffic, const struct mp_model *all, size_t from,
@@ -454,7 +450,6 @@ START_TEST(folded_again_and_again)
         traffic_free(&traffic);
     }
 }
-END_TEST
 
 /* ---- windows ----------------------------------------------------------------------------------------------------- */
 
@@ -510,7 +505,6 @@ START_TEST(windows_end_with_what_lives)
         traffic_free(&traffic);
     }
 }
-END_TEST
 
 /* ---- files of now ------------------------------------------------------------------------------------------------ */
 
@@ -607,7 +601,6 @@ START_TEST(snapshots_are_of_their_moment)
     free(summary.path);
     traffic_free(&whole);
 }
-END_TEST
 
 /* Checks the allocators' last reserved totals, by which readers know the memory behind blocks. */
 static void check_reserved(const struct traffic *traffic, const struct mp_model *model)
@@ -648,7 +641,6 @@ START_TEST(what_is_live_is_told_whole)
         traffic_free(&traffic);
     }
 }
-END_TEST
 
 /* ---- metrics ----------------------------------------------------------------------------------------------------- */
 
@@ -758,7 +750,6 @@ START_TEST(metrics_say_what_is_true)
         traffic_free(&traffic);
     }
 }
-END_TEST
 
 static void make_folder(void) __attribute__((constructor));
 static void make_folder(void)

@@ -98,7 +98,6 @@ START_TEST(a_base_of_many_chunks_is_one_base)
         mp_model_free(model);
     }
 }
-END_TEST
 
 START_TEST(a_bounded_recording_keeps_its_past)
 {
@@ -109,7 +108,6 @@ START_TEST(a_bounded_recording_keeps_its_past)
         mp_model_free(model);
     }
 }
-END_TEST
 
 /* Makes the spool of an ended process with only three tracks left. Returns its path. */
 static char *make_spool(uint64_t number)
@@ -166,7 +164,6 @@ START_TEST(a_file_with_more_than_its_spool_is_refused)
     }
     free(tracks);
 }
-END_TEST
 
 /* Only tracks tell which device an entry is for. Later facts of a device are in an entry without tracks. */
 START_TEST(a_device_that_is_new_in_the_spool_is_itself)
@@ -196,7 +193,6 @@ START_TEST(a_device_that_is_new_in_the_spool_is_itself)
         free(spool);
     }
 }
-END_TEST
 
 /* If a chunk of texts is damaged, its texts read as empty, so the file has a text twice. */
 START_TEST(texts_that_a_file_has_twice_keep_their_numbers)
@@ -224,7 +220,6 @@ START_TEST(texts_that_a_file_has_twice_keep_their_numbers)
     mp_model_free(model);
     free(spool);
 }
-END_TEST
 
 static void make_folder(void) __attribute__((constructor));
 static void make_folder(void)

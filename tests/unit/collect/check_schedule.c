@@ -66,7 +66,6 @@ START_TEST(steps_come_in_cycles)
         mp_schedule_free(&schedule);
     }
 }
-END_TEST
 
 START_TEST(regions_are_counted_by_name)
 {
@@ -102,7 +101,6 @@ START_TEST(regions_are_counted_by_name)
         ck_assert_msg(is_kept(events[i].ring, events[i].type, 1, events[i].name) == events[i].kept, "event %zu", i);
     mp_schedule_free(&schedule);
 }
-END_TEST
 
 START_TEST(as_text_and_back_it_is_the_same)
 {
@@ -122,7 +120,6 @@ START_TEST(as_text_and_back_it_is_the_same)
         mp_schedule_free(&schedule);
     }
 }
-END_TEST
 
 START_TEST(what_makes_no_sense_is_refused)
 {
@@ -136,7 +133,6 @@ START_TEST(what_makes_no_sense_is_refused)
         ck_assert_msg(mp_schedule_parse(wrong[i], &none, &error) == MP_INVALID, "\"%s\"", wrong[i]);
     }
 }
-END_TEST
 
 MP_SUITE("schedule", steps_come_in_cycles, regions_are_counted_by_name, as_text_and_back_it_is_the_same,
          what_makes_no_sense_is_refused)

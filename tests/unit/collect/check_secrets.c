@@ -254,7 +254,6 @@ START_TEST(no_planted_secret_stays)
                 }
     }
 }
-END_TEST
 
 START_TEST(arguments_that_look_alike_stay)
 {
@@ -269,7 +268,6 @@ START_TEST(arguments_that_look_alike_stay)
     }
     ck_assert_uint_le(masked, 10);
 }
-END_TEST
 
 START_TEST(paths_are_masked_by_shape)
 {
@@ -280,7 +278,6 @@ START_TEST(paths_are_masked_by_shape)
     ck_assert(mp_secret_shapes_without("/home/me/hf_cache/t.py", 22, &copy));
     ck_assert_ptr_null(copy);
 }
-END_TEST
 
 /* Each was quadratic, some 30 s, in which the collector does nothing else; the suite's own limit ends it. */
 START_TEST(no_line_holds_the_collector)
@@ -297,7 +294,6 @@ START_TEST(no_line_holds_the_collector)
         free(arguments);
     }
 }
-END_TEST
 
 MP_SUITE("secrets", no_line_holds_the_collector, paths_are_masked_by_shape, no_planted_secret_stays,
          arguments_that_look_alike_stay)

@@ -63,7 +63,6 @@ START_TEST(a_spool_is_ready_and_private)
     ck_assert(access(path, F_OK));
     free(path);
 }
-END_TEST
 
 START_TEST(it_grows_ahead_of_its_use)
 {
@@ -93,7 +92,6 @@ START_TEST(it_grows_ahead_of_its_use)
     }
     mp_spool_file_close(&spool, true);
 }
-END_TEST
 
 /* Spools are made and closed in any order; the list of held futexes stays intact. */
 START_TEST(many_are_held_and_given_back_in_any_order)
@@ -117,7 +115,6 @@ START_TEST(many_are_held_and_given_back_in_any_order)
     for (unsigned i = 0; i < SPOOLS; i++)
         mp_spool_file_close(&spools[i], true);
 }
-END_TEST
 
 START_TEST(every_spool_tells_that_its_collector_was_killed)
 {
@@ -161,7 +158,6 @@ START_TEST(every_spool_tells_that_its_collector_was_killed)
         ck_assert_ptr_null(mp_spool_file_find(output, folder));
     }
 }
-END_TEST
 
 /* A spool is attended only if its futex is held, the holder has not died, and the collector has not said that it
  * left. */
@@ -175,7 +171,6 @@ START_TEST(a_spool_is_attended_while_its_collector_lives)
         ck_assert_int_eq(mp_spool_attended(&header), facts == 1);
     }
 }
-END_TEST
 
 static enum mp_status reopen(const char *path)
 {
@@ -222,7 +217,6 @@ START_TEST(what_is_no_whole_spool_is_refused)
     unlink(path);
     ck_assert_int_eq(reopen(path), MP_IO);
 }
-END_TEST
 
 static pid_t owner;
 

@@ -195,7 +195,6 @@ START_TEST(every_address_has_its_inlined_frames_and_lines)
     mp_vec_free(&ranges.of);
     leave_folder();
 }
-END_TEST
 
 START_TEST(relative_names_are_from_where_the_compiler_ran)
 {
@@ -210,7 +209,6 @@ START_TEST(relative_names_are_from_where_the_compiler_ran)
     mp_vec_free(&ranges.of);
     leave_folder();
 }
-END_TEST
 
 START_TEST(lambdas_and_templates_are_found)
 {
@@ -224,7 +222,6 @@ START_TEST(lambdas_and_templates_are_found)
     mp_vec_free(&ranges.of);
     leave_folder();
 }
-END_TEST
 
 START_TEST(debug_files_are_found_and_must_belong)
 {
@@ -259,7 +256,6 @@ START_TEST(debug_files_are_found_and_must_belong)
     mp_vec_free(&ranges.of);
     leave_folder();
 }
-END_TEST
 
 /* True if the module "NAME" below the root has lines; NULL: as a path of this machine. */
 static bool has_lines(const char *root, const char *name)
@@ -289,7 +285,6 @@ START_TEST(the_next_recording_takes_over_what_was_read)
     ck_assert(!has_lines(NULL, "/once.so"));
     leave_folder();
 }
-END_TEST
 
 /* Debug files of a container are in the container's root, found by build-id or by the library's path there. */
 START_TEST(debug_files_below_a_root)
@@ -318,7 +313,6 @@ START_TEST(debug_files_below_a_root)
         leave_folder();
     }
 }
-END_TEST
 
 /* Compares every address with nm: the name of a symbol that contains it; without one, nothing. */
 static void compare_names(const char *path, const struct ranges *ranges, uint64_t from, uint64_t to, uint64_t step)
@@ -367,7 +361,6 @@ START_TEST(a_stripped_library_has_its_dynamic_symbols_and_no_others)
     mp_vec_free(&ranges.of);
     leave_folder();
 }
-END_TEST
 
 START_TEST(compressed_symbols_of_a_stripped_library_are_read)
 {
@@ -383,7 +376,6 @@ START_TEST(compressed_symbols_of_a_stripped_library_are_read)
     mp_symbols_close(symbols);
     leave_folder();
 }
-END_TEST
 
 START_TEST(names_of_cpp_are_demangled_whole)
 {
@@ -394,7 +386,6 @@ START_TEST(names_of_cpp_are_demangled_whole)
     ck_assert_str_eq(lines[count - 1].function, "shop::Cart<int>::add(std::pair<int, char*> const&, unsigned long)");
     mp_symbols_close(symbols);
 }
-END_TEST
 
 /* The path of a library that this program has loaded. */
 static bool find_loaded(const char *name, char *path, size_t room)
@@ -432,7 +423,6 @@ START_TEST(libc_is_named_like_nm_names_it)
     if (!debug_file) compare_names(path, &ranges, memory->start - 0x8000, memory->start + 0x8000, 7);
     mp_vec_free(&ranges.of);
 }
-END_TEST
 
 /* ---- the network */
 
@@ -474,7 +464,6 @@ START_TEST(no_server_is_asked)
     mp_symbols_close(symbols);
     leave_folder();
 }
-END_TEST
 
 /* ---- which file it is */
 
@@ -522,7 +511,6 @@ START_TEST(the_build_id_decides)
     mp_symbols_close(symbols);
     leave_folder();
 }
-END_TEST
 
 START_TEST(without_a_build_id_size_inode_and_time_decide)
 {
@@ -548,7 +536,6 @@ START_TEST(without_a_build_id_size_inode_and_time_decide)
     mp_symbols_close(symbols);
     leave_folder();
 }
-END_TEST
 
 START_TEST(a_file_may_go_once_it_was_seen)
 {
@@ -566,7 +553,6 @@ START_TEST(a_file_may_go_once_it_was_seen)
     mp_symbols_close(symbols);
     leave_folder();
 }
-END_TEST
 
 START_TEST(a_file_overwritten_in_place_is_not_touched)
 {
@@ -584,7 +570,6 @@ START_TEST(a_file_overwritten_in_place_is_not_touched)
     }
     leave_folder();
 }
-END_TEST
 
 START_TEST(what_is_no_elf_file_has_no_symbols)
 {
@@ -610,7 +595,6 @@ START_TEST(what_is_no_elf_file_has_no_symbols)
     mp_symbols_close(symbols);
     leave_folder();
 }
-END_TEST
 
 MP_SUITE("symbols", every_address_has_its_inlined_frames_and_lines, relative_names_are_from_where_the_compiler_ran,
          lambdas_and_templates_are_found, debug_files_are_found_and_must_belong, debug_files_below_a_root,

@@ -303,7 +303,6 @@ START_TEST(a_file_gets_what_a_growing_spool_holds)
     mp_tables_free(&tables);
     unlink(path);
 }
-END_TEST
 
 START_TEST(threads_are_told_by_ring_and_number)
 {
@@ -326,7 +325,6 @@ START_TEST(threads_are_told_by_ring_and_number)
     ck_assert_uint_eq(tables.threads.at[again].tid, 12);
     mp_tables_free(&tables);
 }
-END_TEST
 
 START_TEST(damaged_strings_end_the_reading)
 {
@@ -342,7 +340,6 @@ START_TEST(damaged_strings_end_the_reading)
     ck_assert_uint_eq(mp_tables_spool_string(&tables, 12345), 0);
     mp_tables_free(&tables);
 }
-END_TEST
 
 MP_SUITE("tables", a_file_gets_what_a_growing_spool_holds, threads_are_told_by_ring_and_number,
          damaged_strings_end_the_reading)

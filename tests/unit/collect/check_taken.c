@@ -274,7 +274,6 @@ START_TEST(a_refusal_is_looked_at_where_it_is_not_survived)
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
         check_refused(&refused[i]);
 }
-END_TEST
 
 /* A damaged spool may name any track; the layer of a missing track is not read. */
 START_TEST(a_refusal_on_no_track_is_nobodys)
@@ -293,7 +292,6 @@ START_TEST(a_refusal_on_no_track_is_nobodys)
     struct mp_recording_summary summary = end(recording, (struct mp_exit){.known = true});
     leave(recording, &summary);
 }
-END_TEST
 
 /* ---- questions --------------------------------------------------------------------------------------------------- */
 
@@ -341,7 +339,6 @@ START_TEST(questions_are_answered)
     struct mp_recording_summary summary = end(recording, (struct mp_exit){.known = true});
     leave(recording, &summary);
 }
-END_TEST
 
 /* ---- notes of the file
  * ----------------------------------------------------------------------------------------------- */
@@ -386,7 +383,6 @@ START_TEST(each_note_is_told_once)
     mp_model_free(model);
     leave(recording, &summary);
 }
-END_TEST
 
 /* Resident and shared bytes of a process, as its statm says. */
 static void read_statm(pid_t pid, uint64_t *resident, uint64_t *shared)
@@ -480,7 +476,6 @@ START_TEST(the_programs_memory_is_sampled_where_it_changes)
     mp_model_free(model);
     leave(recording, &summary);
 }
-END_TEST
 
 START_TEST(the_file_is_written_at_first_and_every_two_seconds)
 {
@@ -510,7 +505,6 @@ START_TEST(the_file_is_written_at_first_and_every_two_seconds)
     struct mp_recording_summary summary = end(recording, (struct mp_exit){.known = true});
     leave(recording, &summary);
 }
-END_TEST
 
 /* A waiting program learns that nobody reads any more, also if the recording is given up. */
 START_TEST(a_recording_that_is_given_up_says_so)
@@ -545,7 +539,6 @@ START_TEST(a_recording_that_is_given_up_says_so)
     free(spool);
     traffic_now_ns = 0;
 }
-END_TEST
 
 MP_SUITE("taken", a_recording_that_is_given_up_says_so, a_refusal_is_looked_at_where_it_is_not_survived,
          a_refusal_on_no_track_is_nobodys, questions_are_answered, each_note_is_told_once,

@@ -46,7 +46,6 @@ START_TEST(what_most_say_is_usual)
     ck_assert_uint_gt(proven, TOLD / 3);
     mp_usual_roles_free(&usual);
 }
-END_TEST
 
 START_TEST(a_vote_that_is_even_says_nothing)
 {
@@ -75,7 +74,6 @@ START_TEST(a_vote_that_is_even_says_nothing)
     ck_assert_uint_eq(mp_usual_role(&usual, &block), MP_ROLE_NONE); /* a role of a newer recorder */
     mp_usual_roles_free(&usual);
 }
-END_TEST
 
 START_TEST(only_so_many_kinds_are_remembered)
 {
@@ -88,6 +86,5 @@ START_TEST(only_so_many_kinds_are_remembered)
                           block.bytes < MP_USUAL_ROLES ? MP_ROLE_PARAMETER : MP_ROLE_NONE);
     mp_usual_roles_free(&usual);
 }
-END_TEST
 
 MP_SUITE("usual roles", what_most_say_is_usual, a_vote_that_is_even_says_nothing, only_so_many_kinds_are_remembered)

@@ -168,13 +168,11 @@ START_TEST(a_long_recording_comes_to_rest)
 {
     simulate(0);
 }
-END_TEST
 
 START_TEST(a_long_bounded_recording_stays_small)
 {
     simulate(KEPT);
 }
-END_TEST
 
 MP_SUITE_OF("week", getenv("MEMPROF_SIMULATED_HOURS") ? 12 * 3600 : 120, a_long_recording_comes_to_rest,
             a_long_bounded_recording_stays_small)

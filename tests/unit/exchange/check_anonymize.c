@@ -321,7 +321,6 @@ START_TEST(a_secret_anywhere_is_gone)
         for (int has_past = 0; has_past < 2; has_past++)
             check(forms[i], has_past ? "native=1;max_events=100" : "native=1;step_range=%5E" SECRET, has_past);
 }
-END_TEST
 
 /* Functions of one frame each: in Python in a public file, and native in the library of that path. */
 static const char *name_after(const char *library, uint8_t language, const char *function, const char *file)
@@ -361,7 +360,6 @@ START_TEST(a_function_is_public_by_where_it_is)
     /* The library of the interpreter's frame says nothing of a function in Python. */
     ck_assert_str_eq(name_after("/usr/bin/python3", MP_PYTHON, "acme", "/home/me/model.py"), "f1");
 }
-END_TEST
 
 START_TEST(a_secret_in_the_settings_is_gone)
 {
@@ -377,7 +375,6 @@ START_TEST(a_secret_in_the_settings_is_gone)
         for (size_t form = 0; form < 2; form++)
             check(form ? "step " SECRET "%u" : SECRET "%u", settings[i], false);
 }
-END_TEST
 
 START_TEST(every_string_of_the_format_is_known)
 {
@@ -398,7 +395,6 @@ START_TEST(every_string_of_the_format_is_known)
     }
     ck_assert_uint_eq(count, KNOWN_FIELDS);
 }
-END_TEST
 
 START_TEST(what_is_public_stays)
 {
@@ -427,7 +423,6 @@ START_TEST(what_is_public_stays)
     ck_assert(mp_public_model("NVIDIA A100-SXM4-40GB") && mp_public_model("Tesla V100-SXM2-16GB"));
     ck_assert(mp_public_words("exit 0") && mp_public_words("killed by SIGKILL"));
 }
-END_TEST
 
 MP_SUITE("anonymize", a_secret_anywhere_is_gone, a_secret_in_the_settings_is_gone, every_string_of_the_format_is_known,
          what_is_public_stays, a_function_is_public_by_where_it_is)

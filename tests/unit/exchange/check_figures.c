@@ -119,6 +119,5 @@ START_TEST(no_name_is_left_and_all_else)
         scene_free(&scene);
     }
 }
-END_TEST
 
 MP_SUITE("figures", no_name_is_left_and_all_else)

@@ -219,7 +219,6 @@ START_TEST(test_saved_and_loaded)
         scene_free(&scene);
     }
 }
-END_TEST
 
 /* A label from before the recording stays, though another one came right after the first event. */
 START_TEST(test_labels_from_the_start)
@@ -247,7 +246,6 @@ START_TEST(test_labels_from_the_start)
     mp_model_free(again);
     scene_free(&scene);
 }
-END_TEST
 
 START_TEST(test_full_disk)
 {
@@ -260,6 +258,5 @@ START_TEST(test_full_disk)
     ck_assert_int_eq(fcntl(fd, F_GETFD), -1); /* closed */
     scene_free(&scene);
 }
-END_TEST
 
 MP_SUITE("save", test_saved_and_loaded, test_labels_from_the_start, test_full_disk)

@@ -60,7 +60,6 @@ START_TEST(values_come_back_at_every_width)
     }
     mp_buffer_free(&bytes);
 }
-END_TEST
 
 START_TEST(values_too_wide_are_refused)
 {
@@ -78,7 +77,6 @@ START_TEST(values_too_wide_are_refused)
     }
     mp_buffer_free(&bytes);
 }
-END_TEST
 
 START_TEST(bytes_too_few_or_too_many_are_refused)
 {
@@ -100,7 +98,6 @@ START_TEST(bytes_too_few_or_too_many_are_refused)
     }
     mp_buffer_free(&bytes);
 }
-END_TEST
 
 /* Runs must have exactly the column's length: not more, not less, no empty run, wherever a block of runs ends. */
 START_TEST(runs_fill_their_column)
@@ -129,7 +126,6 @@ START_TEST(runs_fill_their_column)
     ck_assert(!mp_column_decode(&column, out, 64));
     mp_buffer_free(&bytes);
 }
-END_TEST
 
 START_TEST(what_repeats_is_written_once)
 {
@@ -144,7 +140,6 @@ START_TEST(what_repeats_is_written_once)
     ck_assert_uint_le(bytes.size, 6);
     mp_buffer_free(&bytes);
 }
-END_TEST
 
 START_TEST(names_and_encodings_agree)
 {
@@ -155,7 +150,6 @@ START_TEST(names_and_encodings_agree)
     ck_assert_int_eq(mp_encoding_find("plane", 5), MP_ENCODINGS);
     ck_assert_int_eq(mp_encoding_find("", 0), MP_ENCODINGS);
 }
-END_TEST
 
 /* Against a plain list, newest first. */
 START_TEST(recent_agrees_with_a_plain_list)
@@ -180,7 +174,6 @@ START_TEST(recent_agrees_with_a_plain_list)
         }
     }
 }
-END_TEST
 
 MP_SUITE("column", values_come_back_at_every_width, values_too_wide_are_refused, bytes_too_few_or_too_many_are_refused,
          runs_fill_their_column, what_repeats_is_written_once, names_and_encodings_agree,

@@ -139,7 +139,6 @@ START_TEST(a_file_cut_at_any_byte_has_all_before_it)
     }
     free_sample(&sample);
 }
-END_TEST
 
 /* True if chunk `at` has a part of a segment of chunk `lost`: then `at` is lost, too. */
 static bool names_lost_segment(const struct sample *sample, size_t at, size_t lost)
@@ -199,7 +198,6 @@ START_TEST(one_flipped_bit_costs_one_chunk)
     }
     free_sample(&sample);
 }
-END_TEST
 
 /* Overwrites, removes or doubles a stretch. */
 static size_t maul(struct maker *dice, unsigned char *bytes, size_t size)
@@ -248,7 +246,6 @@ START_TEST(any_damage_leaves_only_what_was_made)
     free(bytes);
     free_sample(&sample);
 }
-END_TEST
 
 START_TEST(what_was_lost_of_a_table_is_made_up)
 {
@@ -285,7 +282,6 @@ START_TEST(what_was_lost_of_a_table_is_made_up)
     mp_reader_close(reader);
     free_sample(&sample);
 }
-END_TEST
 
 START_TEST(a_file_that_shrinks_while_it_is_read_is_cut)
 {
@@ -310,7 +306,6 @@ START_TEST(a_file_that_shrinks_while_it_is_read_is_cut)
     mp_reader_close(reader);
     free_sample(&sample);
 }
-END_TEST
 
 static void check_refused(const char *path, enum mp_status status, const char *text)
 {
@@ -340,7 +335,6 @@ START_TEST(what_is_no_recording_is_refused_with_a_sentence)
     check_refused(sample.path, MP_NOT_A_RECORDING, "not a memprof recording");
     free_sample(&sample);
 }
-END_TEST
 
 START_TEST(a_disk_that_fails_is_no_damage)
 {
@@ -374,7 +368,6 @@ START_TEST(a_disk_that_fails_is_no_damage)
     ck_assert_uint_gt(disk.reads, 20);
     free_sample(&sample);
 }
-END_TEST
 
 MP_SUITE_OF("damage", 600, a_disk_that_fails_is_no_damage, a_file_cut_at_any_byte_has_all_before_it,
             one_flipped_bit_costs_one_chunk, any_damage_leaves_only_what_was_made, what_was_lost_of_a_table_is_made_up,

@@ -210,7 +210,6 @@ START_TEST(versions_are_compared)
     ck_assert_ptr_nonnull(strstr(result.text, "version 6"));
     ck_assert_ptr_nonnull(strstr(result.text, "up to version 2"));
 }
-END_TEST
 
 /* The checksum is the last of the first object, a number of 32 bits, and nothing else. */
 START_TEST(the_first_object_ends_with_its_checksum)
@@ -225,7 +224,6 @@ START_TEST(the_first_object_ends_with_its_checksum)
                       (unsigned long long)result.damage.lost_bytes);
     }
 }
-END_TEST
 
 START_TEST(chunks_of_unknown_kinds_are_passed_over)
 {
@@ -239,7 +237,6 @@ START_TEST(chunks_of_unknown_kinds_are_passed_over)
     ck_assert_uint_eq(result.chunks, 7);
     ck_assert(!result.damage.lost_bytes && !result.damage.lost_chunks && result.damage.cut);
 }
-END_TEST
 
 /* Each case is one chunk that must be passed over as damage, between chunks that must be read. */
 static void check_damaged(struct file *file)
@@ -307,7 +304,6 @@ START_TEST(hostile_msgpack_is_damage)
         check_damaged(&file);
     }
 }
-END_TEST
 
 START_TEST(hostile_columns_are_damage)
 {
@@ -345,7 +341,6 @@ START_TEST(hostile_columns_are_damage)
     add_columns(&file, 4, 1, empty, NO_KEY, 0, COLUMNS(VARINT("tid", 1, "\0"), VARINT("name", 1, "\0")));
     check_damaged(&file); /* tables smaller than they were */
 }
-END_TEST
 
 /* Tables with too many entries for work on each pair of them; each is a chunk of a hundred bytes. */
 START_TEST(too_many_entries_are_damage)
@@ -372,7 +367,6 @@ START_TEST(too_many_entries_are_damage)
         ck_assert_int_eq(result.damage.lost_bytes > 0, i < 2);
     }
 }
-END_TEST
 
 /* The largest allowed number of columns is read; one more is damage. */
 START_TEST(columns_have_an_end)
@@ -391,7 +385,6 @@ START_TEST(columns_have_an_end)
     add_columns(&file, 4, 1, some, NO_KEY, 0, columns, MP_COLUMNS + 1);
     check_damaged(&file);
 }
-END_TEST
 
 START_TEST(ids_that_name_nothing_are_damage)
 {
@@ -440,7 +433,6 @@ START_TEST(ids_that_name_nothing_are_damage)
                         VARINT("kind", 1, "\0")));
     check_damaged(&file); /* block 1 before block 0 */
 }
-END_TEST
 
 /* One alloc and one free of it; `bad` replaces the column of the same name. */
 static void add_events(struct file *file, const struct column *bad)
@@ -490,7 +482,6 @@ START_TEST(hostile_events_are_damage)
         check_damaged(&file);
     }
 }
-END_TEST
 
 START_TEST(false_sync_marks_do_not_cost_the_square)
 {
@@ -509,7 +500,6 @@ START_TEST(false_sync_marks_do_not_cost_the_square)
     ck_assert_uint_eq(result.chunks, 6);
     ck_assert_uint_gt(result.damage.lost_bytes, size / 2);
 }
-END_TEST
 
 START_TEST(losses_that_cannot_have_been_are_not_made_up)
 {
@@ -536,7 +526,6 @@ START_TEST(losses_that_cannot_have_been_are_not_made_up)
     close(fd);
     mp_buffer_free(&file.bytes);
 }
-END_TEST
 
 MP_SUITE("hostile", versions_are_compared, the_first_object_ends_with_its_checksum,
          chunks_of_unknown_kinds_are_passed_over, hostile_msgpack_is_damage, hostile_columns_are_damage,

@@ -126,7 +126,6 @@ START_TEST(a_reader_without_memory_says_so)
     ck_assert_uint_ge(allocation, 20);
     free_sample(&sample);
 }
-END_TEST
 
 static enum mp_status write_chunk(struct mp_writer *writer, const struct made_chunk *made, struct mp_error *error)
 {
@@ -206,6 +205,5 @@ START_TEST(a_writer_without_memory_writes_nothing_and_goes_on)
     ck_assert_uint_ge(allocation, 20);
     free_sample(&sample);
 }
-END_TEST
 
 MP_SUITE("no memory", a_reader_without_memory_says_so, a_writer_without_memory_writes_nothing_and_goes_on)

@@ -46,7 +46,6 @@ START_TEST(everything_comes_back)
     check_comes_back(6, 5000);
     check_comes_back(2, MP_CHUNK_EVENTS);
 }
-END_TEST
 
 START_TEST(the_start_comes_back)
 {
@@ -74,6 +73,5 @@ START_TEST(the_start_comes_back)
     free_made(&maker);
     close(fd);
 }
-END_TEST
 
 MP_SUITE("roundtrip", everything_comes_back, the_start_comes_back)

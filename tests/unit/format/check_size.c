@@ -57,6 +57,5 @@ START_TEST(a_training_loop_takes_few_bytes_an_event)
     }
     free(events);
 }
-END_TEST
 
 MP_SUITE("size", a_training_loop_takes_few_bytes_an_event)

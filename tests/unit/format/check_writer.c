@@ -104,7 +104,6 @@ START_TEST(a_full_disk_leaves_whole_chunks)
     ck_assert(damage.cut && !damage.lost_bytes && !damage.lost_chunks);
     unlink(path);
 }
-END_TEST
 
 START_TEST(a_device_without_room_fails_at_once)
 {
@@ -117,7 +116,6 @@ START_TEST(a_device_without_room_fails_at_once)
     ck_assert_ptr_null(writer);
     ck_assert_int_eq(fcntl(fd, F_GETFD), -1); /* closed */
 }
-END_TEST
 
 static void ignore(int number) {}
 
@@ -155,7 +153,6 @@ START_TEST(short_and_interrupted_writes_are_finished)
     ck_assert(!damage.cut && !damage.lost_bytes);
     close(copy);
 }
-END_TEST
 
 START_TEST(what_a_reader_would_refuse_is_not_written)
 {
@@ -203,7 +200,6 @@ START_TEST(what_a_reader_would_refuse_is_not_written)
     ck_assert(!damage.lost_bytes && !damage.lost_chunks && !damage.cut);
     close(fd);
 }
-END_TEST
 
 START_TEST(big_tables_take_several_chunks)
 {
@@ -259,7 +255,6 @@ START_TEST(big_tables_take_several_chunks)
     free(long_text);
     close(fd);
 }
-END_TEST
 
 START_TEST(limits_are_stated)
 {
@@ -284,7 +279,6 @@ START_TEST(limits_are_stated)
     }
     ck_assert_int_eq(mp_writer_finish(writer, NULL), MP_OK);
 }
-END_TEST
 
 MP_SUITE("writer", a_full_disk_leaves_whole_chunks, a_device_without_room_fails_at_once,
          short_and_interrupted_writes_are_finished, what_a_reader_would_refuse_is_not_written,

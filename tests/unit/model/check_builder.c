@@ -142,7 +142,6 @@ START_TEST(sums_equal_brute_force)
         scene_free(&scene);
     }
 }
-END_TEST
 
 START_TEST(tracks_have_names_and_a_default)
 {
@@ -158,7 +157,6 @@ START_TEST(tracks_have_names_and_a_default)
     ck_assert_uint_eq(mp_track_default(scene.model), 1);
     scene_free(&scene);
 }
-END_TEST
 
 /* A builder with one device and track, for recordings made by hand. */
 static struct mp_builder *new_builder(void)
@@ -225,7 +223,6 @@ START_TEST(base_after_a_gap_repairs)
     ck_assert_uint_eq(model->events.count, 5);
     mp_model_free(model);
 }
-END_TEST
 
 /* A base with as many live blocks as expected, but with other ones. */
 START_TEST(a_base_counts_by_its_blocks)
@@ -252,7 +249,6 @@ START_TEST(a_base_counts_by_its_blocks)
         ck_assert_int_eq(model->blocks.free_event[i] == MP_NONE, model->blocks.bytes[i] < 100);
     mp_model_free(model);
 }
-END_TEST
 
 /* Four tracks: the part left out had a lower peak, a higher one, and an equal one, which counts as first. The fourth
  * track had no peak there.
@@ -298,7 +294,6 @@ START_TEST(a_peak_in_the_past_is_its_tracks)
     ck_assert_uint_eq(model->past_sites.count, 1);
     mp_model_free(model);
 }
-END_TEST
 
 START_TEST(nonsense_is_refused_or_harmless)
 {
@@ -334,7 +329,6 @@ START_TEST(nonsense_is_refused_or_harmless)
     ck_assert_uint_eq(model->sums.at[0].end_bytes, 0);
     mp_model_free(model);
 }
-END_TEST
 
 /* A file that repeats a string keeps its ids right. */
 START_TEST(repeated_strings_keep_their_ids)
@@ -354,7 +348,6 @@ START_TEST(repeated_strings_keep_their_ids)
     ck_assert_uint_eq(model->devices.at[1].total_bytes, 80);
     mp_model_free(model);
 }
-END_TEST
 
 /* A base that begins a recording brings what was said before, one in the middle what was said while nothing was kept.
  */
@@ -385,7 +378,6 @@ START_TEST(a_base_brings_labels)
     ck_assert_ptr_null(mp_model_label_at(model, 1, MP_NONE)); /* a role of a newer version */
     mp_model_free(model);
 }
-END_TEST
 
 /* The device with the highest peak and, on it, the uppermost layer that has events. Memory of the host that the
  * driver made counts for little, tracks that are no memory for nothing. */
@@ -436,7 +428,6 @@ START_TEST(the_default_is_the_uppermost_of_the_highest_device)
     }
     mp_model_free(model);
 }
-END_TEST
 
 static bool takes(const struct mp_chunk *chunk)
 {
@@ -485,7 +476,6 @@ START_TEST(rows_of_jobs_that_no_job_has_are_refused)
     twice[0].size_basis = MP_BASIS_EXACT + 1;
     ck_assert(!takes(&tracks));
 }
-END_TEST
 
 MP_SUITE("builder", a_base_brings_labels, sums_equal_brute_force, tracks_have_names_and_a_default,
          base_after_a_gap_repairs, a_base_counts_by_its_blocks, a_peak_in_the_past_is_its_tracks,

@@ -205,7 +205,6 @@ START_TEST(it_agrees_with_the_definition)
     ck_assert_uint_gt(truth.missed, 0);
     mp_ledger_free_all(&ledger);
 }
-END_TEST
 
 START_TEST(restored_it_goes_on_as_before)
 {
@@ -237,7 +236,6 @@ START_TEST(restored_it_goes_on_as_before)
     mp_ledger_free_all(&ledger);
     mp_state_close(&copy);
 }
-END_TEST
 
 /* If nothing was lost, a base repeats known blocks: it ends none and begins none. */
 START_TEST(a_base_of_what_is_known_changes_nothing)
@@ -292,7 +290,6 @@ START_TEST(a_base_of_what_is_known_changes_nothing)
     }
     mp_state_close(&followed);
 }
-END_TEST
 
 /* During a pause no block numbers of the file are used, and no numbered block ends unnoticed. */
 START_TEST(a_pause_leaves_no_holes)
@@ -338,7 +335,6 @@ START_TEST(a_pause_leaves_no_holes)
         mp_ledger_free_all(&ledger);
     }
 }
-END_TEST
 
 /* The allocator's totals, with neighbours in the wrong order now and then. */
 static uint64_t wrong_totals(bool miss_one, bool miss_two)
@@ -383,7 +379,6 @@ START_TEST(totals_are_checked_but_order_is_forgiven)
         ck_assert_uint_lt(two, 1000);
     }
 }
-END_TEST
 
 START_TEST(track_numbers_have_an_end)
 {
@@ -395,7 +390,6 @@ START_TEST(track_numbers_have_an_end)
     ck_assert_ptr_nonnull(mp_ledger_track(&ledger, MP_LEDGER_TRACKS - 1));
     mp_ledger_free_all(&ledger);
 }
-END_TEST
 
 MP_SUITE("ledger", it_agrees_with_the_definition, restored_it_goes_on_as_before,
          a_base_of_what_is_known_changes_nothing, a_pause_leaves_no_holes, totals_are_checked_but_order_is_forgiven,

@@ -38,7 +38,6 @@ START_TEST(windows_by_time_and_part)
     ck_assert_uint_eq(window.last, events_until(&scene, window.to_ns, true));
     scene_free(&scene);
 }
-END_TEST
 
 START_TEST(windows_by_step)
 {
@@ -62,7 +61,6 @@ START_TEST(windows_by_step)
     ck_assert_int_eq(mp_window_make(scene.model, text, NULL, &window, NULL), MP_INVALID);
     scene_free(&scene);
 }
-END_TEST
 
 START_TEST(bad_windows_are_refused)
 {
@@ -76,7 +74,6 @@ START_TEST(bad_windows_are_refused)
     ck_assert_int_eq(mp_window_make(scene.model, "1h", NULL, &window, NULL), MP_INVALID);
     scene_free(&scene);
 }
-END_TEST
 
 static const struct scene_block *block_of(const struct scene *scene, uint32_t block)
 {
@@ -188,7 +185,6 @@ START_TEST(filters_pick_what_they_say)
         scene_free(&scene);
     }
 }
-END_TEST
 
 START_TEST(bad_filters_are_refused)
 {
@@ -205,7 +201,6 @@ START_TEST(bad_filters_are_refused)
     }
     scene_free(&scene);
 }
-END_TEST
 
 START_TEST(stacks_resolve_to_the_root)
 {
@@ -229,7 +224,6 @@ START_TEST(stacks_resolve_to_the_root)
     mp_stack_lines_free(&lines);
     scene_free(&scene);
 }
-END_TEST
 
 START_TEST(user_code_is_told_from_packages)
 {
@@ -270,7 +264,6 @@ START_TEST(user_code_is_told_from_packages)
         mp_model_free(model);
     }
 }
-END_TEST
 
 START_TEST(headlines)
 {
@@ -292,7 +285,6 @@ START_TEST(headlines)
     ck_assert_str_eq(mp_path_short("__init__.py"), "__init__.py");
     ck_assert_str_eq(mp_path_short("<string>"), "<string>");
 }
-END_TEST
 
 /* The pattern that the paths make, or the one that they do not fit. */
 static const char *pattern_of(const char *const *paths, struct mp_buffer *pattern)
@@ -323,7 +315,6 @@ START_TEST(paths_of_modules_become_patterns)
         ck_assert_str_eq(pattern_of(cases[i].paths, &pattern), cases[i].want);
     mp_buffer_free(&pattern);
 }
-END_TEST
 
 START_TEST(the_one_root_of_paths_is_left_out)
 {
@@ -345,7 +336,6 @@ START_TEST(the_one_root_of_paths_is_left_out)
     ck_assert_str_eq(mp_module_path(&model, 0, 2), "Net.a.b");
     mp_intern_free(&model.strings);
 }
-END_TEST
 
 static uint64_t random_below(uint64_t *random, uint64_t below)
 {
@@ -404,7 +394,6 @@ START_TEST(what_an_allocator_has_from_a_lower_layer_is_its)
     }
     ck_assert_uint_gt(backing, 400);
 }
-END_TEST
 
 MP_SUITE("questions", what_an_allocator_has_from_a_lower_layer_is_its, paths_of_modules_become_patterns,
          the_one_root_of_paths_is_left_out, windows_by_time_and_part, windows_by_step, bad_windows_are_refused,

@@ -193,7 +193,6 @@ START_TEST(steps_are_those_of_the_strongest_kind)
     for (int kind = MP_STEP_NONE; kind < MP_STEP_KINDS; kind++)
         ck_assert_msg(met[kind] > SCENES / 200, "kind %d was met only %zu times", kind, met[kind]);
 }
-END_TEST
 
 /* The number of steps that a running recording has at each moment. */
 START_TEST(every_beginning_is_counted_as_it_comes)
@@ -223,6 +222,5 @@ START_TEST(every_beginning_is_counted_as_it_comes)
         mp_intern_free(&s.model.strings);
     }
 }
-END_TEST
 
 MP_SUITE("steps", steps_are_those_of_the_strongest_kind, every_beginning_is_counted_as_it_comes)

@@ -57,7 +57,6 @@ START_TEST(json_is_nested_and_exact)
                 "  \"none\": null\n"
                 "}\n");
 }
-END_TEST
 
 static void check_quoted(const char *text, size_t length, const char *want)
 {
@@ -77,7 +76,6 @@ START_TEST(json_strings_are_always_utf8)
     check_quoted("\xf4\x90\x80\x80", 4, "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\""); /* above U+10FFFF */
     check_quoted("\xe2\x82", 2, "\"\xef\xbf\xbd\xef\xbf\xbd\"");                                 /* cut off */
 }
-END_TEST
 
 static size_t put_utf8(uint32_t point, char *at)
 {
@@ -121,7 +119,6 @@ START_TEST(json_names_each_character)
     mp_buffer_free(&out);
     check_quoted("\xe2\x80\xa7\xe2\x80\xa8\xe2\x80\xaf", 9, "\"\xe2\x80\xa7\\u2028\xe2\x80\xaf\"");
 }
-END_TEST
 
 START_TEST(tables_align_by_characters)
 {
@@ -146,7 +143,6 @@ START_TEST(tables_align_by_characters)
                 "  100  caf\xc3\xa9\xe2\x82\xac  a long text that claims no width\n"
                 "    7         x\n");
 }
-END_TEST
 
 START_TEST(styles_only_where_asked_for)
 {
@@ -159,7 +155,6 @@ START_TEST(styles_only_where_asked_for)
     mp_text_put(&text, MP_PLAIN, "2");
     EXPECT(out, "\033[1m1\033[0m2");
 }
-END_TEST
 
 START_TEST(names_cannot_command_a_terminal)
 {
@@ -167,7 +162,6 @@ START_TEST(names_cannot_command_a_terminal)
     mp_text_clean(&out, "a\033[31m\r\n\tb\x7f\xc2\x9b\xff");
     EXPECT(out, "a?[31m???b??\xef\xbf\xbd");
 }
-END_TEST
 
 struct named {
     const char *name;
@@ -200,7 +194,6 @@ START_TEST(csv_is_quoted_and_runs_nothing)
                 "\"'-1, \"\"y\"\"\",-9223372036854775808\r\n"
                 ",7\r\n");
 }
-END_TEST
 
 START_TEST(sentences_clean_what_they_quote)
 {
@@ -213,7 +206,6 @@ START_TEST(sentences_clean_what_they_quote)
     mp_say(&text, "`%s`^%s^", "a", "b");
     EXPECT(out, "\033[1ma\033[0m\033[2mb\033[0m");
 }
-END_TEST
 
 static void expect_difference(const struct world *world, const struct mp_model *model, uint32_t stack, uint32_t twin,
                               const char *want)
@@ -247,7 +239,6 @@ START_TEST(stacks_alike_differ_in_a_call_of_their_own)
     mp_model_free(model);
     world_free(&world);
 }
-END_TEST
 
 static void expect_rows(const struct mp_model *model, const struct mp_sites *sites, unsigned by,
                         const char *const *want)
@@ -288,7 +279,6 @@ START_TEST(rows_that_no_name_tells_apart_are_counted)
     mp_model_free(model);
     world_free(&world);
 }
-END_TEST
 
 /* One stack on two tracks. */
 START_TEST(rows_of_two_tracks_name_them_unless_the_table_does)
@@ -311,7 +301,6 @@ START_TEST(rows_of_two_tracks_name_them_unless_the_table_does)
     mp_model_free(model);
     world_free(&world);
 }
-END_TEST
 
 START_TEST(as_many_as_there_are_are_counted_in_english)
 {
@@ -326,7 +315,6 @@ START_TEST(as_many_as_there_are_are_counted_in_english)
         EXPECT(out, want);
     }
 }
-END_TEST
 
 static void expect_line(struct mp_stack_line line, const char *want)
 {
@@ -376,7 +364,6 @@ START_TEST(functions_are_named_without_their_types)
         (struct mp_stack_line){.function = "<listcomp>", .file = "/x/train.py", .line = 3, .language = MP_PYTHON},
         "train.py:3 <listcomp>");
 }
-END_TEST
 
 START_TEST(cells_of_notebooks_are_named)
 {
@@ -393,7 +380,6 @@ START_TEST(cells_of_notebooks_are_named)
             .function = "train", .file = "/home/me/ipykernel_notes.py", .line = 9, .language = MP_PYTHON},
         "ipykernel_notes.py:9 train");
 }
-END_TEST
 
 MP_SUITE("output", functions_are_named_without_their_types, cells_of_notebooks_are_named,
          stacks_alike_differ_in_a_call_of_their_own, rows_that_no_name_tells_apart_are_counted,

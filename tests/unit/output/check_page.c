@@ -108,7 +108,6 @@ START_TEST(test_names_stay_inside_their_elements)
     free(page);
     mp_model_free(model);
 }
-END_TEST
 
 START_TEST(test_the_page_loads_nothing)
 {
@@ -121,7 +120,6 @@ START_TEST(test_the_page_loads_nothing)
     free(page);
     mp_model_free(model);
 }
-END_TEST
 
 /* A column of runs as one value a block. */
 static uint64_t *spread(const struct mp_page_data *data, const char *name, size_t count)
@@ -284,7 +282,6 @@ START_TEST(test_columns_replay_to_the_models_sums)
         mp_model_free(models[i]);
     }
 }
-END_TEST
 
 /* The bytes and the number of a track's blocks that are live after `moment` events, by looking at each block. */
 static uint64_t live_at(const struct mp_model *model, size_t track, uint32_t moment, const struct mp_filter *filter,
@@ -354,7 +351,6 @@ START_TEST(test_a_part_holds_what_was_live_in_it)
     mp_filter_free(filter);
     mp_model_free(model);
 }
-END_TEST
 
 static void feed(struct mp_builder *builder, uint64_t sequence, struct mp_chunk chunk)
 {
@@ -416,7 +412,6 @@ START_TEST(test_the_last_step_ends_where_it_ended)
         mp_model_free(model);
     }
 }
-END_TEST
 
 START_TEST(test_more_than_a_browser_holds_is_refused)
 {
@@ -433,7 +428,6 @@ START_TEST(test_more_than_a_browser_holds_is_refused)
     free(model.events.subject);
     free(model.events.type);
 }
-END_TEST
 
 START_TEST(test_an_empty_recording_is_a_page_too)
 {
@@ -443,7 +437,6 @@ START_TEST(test_an_empty_recording_is_a_page_too)
     ck_assert_ptr_nonnull(strstr(page, "\"tracks\": []"));
     free(page);
 }
-END_TEST
 
 static int digit(char c)
 {
@@ -493,7 +486,6 @@ START_TEST(test_data_is_cut_into_elements)
         mp_packed_free(&columns[i]);
     free(text);
 }
-END_TEST
 
 START_TEST(test_a_full_disk_is_told)
 {
@@ -507,7 +499,6 @@ START_TEST(test_a_full_disk_is_told)
     fclose(full);
     mp_model_free(model);
 }
-END_TEST
 
 START_TEST(test_a_million_events_stay_small)
 {
@@ -520,7 +511,6 @@ START_TEST(test_a_million_events_stay_small)
     fclose(file);
     mp_model_free(model);
 }
-END_TEST
 
 MP_SUITE("page", test_names_stay_inside_their_elements, test_the_page_loads_nothing,
          test_columns_replay_to_the_models_sums, test_a_part_holds_what_was_live_in_it,

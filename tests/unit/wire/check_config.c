@@ -39,7 +39,6 @@ START_TEST(every_configuration_survives_the_way)
         same(&there, &here);
     }
 }
-END_TEST
 
 START_TEST(what_is_not_told_stays)
 {
@@ -55,7 +54,6 @@ START_TEST(what_is_not_told_stays)
     config.python_stacks = true;
     same(&defaults, &config);
 }
-END_TEST
 
 START_TEST(depth_keeps_its_bounds)
 {
@@ -78,7 +76,6 @@ START_TEST(depth_keeps_its_bounds)
         ck_assert_uint_eq(config.depth, cases[i].depth);
     }
 }
-END_TEST
 
 /* Tries every buffer smaller than `whole` needs: each is reported as too small, and nothing is written after its
  * end. */
@@ -112,7 +109,6 @@ START_TEST(too_little_room_is_said)
                      ";step_range=a%20range%3b%20%25%20that%20grows;step_at=Trainer.step;plan=h100");
     fits_only_whole(&config, whole);
 }
-END_TEST
 
 /* A step expression has the same meaning in a recording as on the command line, whatever characters it has. */
 START_TEST(a_step_expression_survives_the_way)
@@ -138,7 +134,6 @@ START_TEST(a_step_expression_survives_the_way)
         mp_step_rule_close(&rule);
     }
 }
-END_TEST
 
 /* The beginning of a very long name is the step's; the sanitizers check that no more is kept. */
 START_TEST(steps_may_have_long_names)
@@ -156,7 +151,6 @@ START_TEST(steps_may_have_long_names)
     ck_assert(!mp_step_rule_matches(&rule, other));
     mp_step_rule_close(&rule);
 }
-END_TEST
 
 /* Every byte that a setting can have survives, and bytes that could end the text are escaped. */
 START_TEST(every_character_survives_the_way)
@@ -175,7 +169,6 @@ START_TEST(every_character_survives_the_way)
         ck_assert_str_eq(back, config.step_at);
     }
 }
-END_TEST
 
 /* The first name decides what the others are like. */
 START_TEST(work_inside_a_step_is_no_step)
@@ -189,7 +182,6 @@ START_TEST(work_inside_a_step_is_no_step)
     ck_assert(mp_step_rule_matches(&rule, "step 10"));
     mp_step_rule_close(&rule);
 }
-END_TEST
 
 MP_SUITE("config", every_configuration_survives_the_way, what_is_not_told_stays, depth_keeps_its_bounds,
          too_little_room_is_said, a_step_expression_survives_the_way, steps_may_have_long_names,

@@ -298,7 +298,6 @@ START_TEST(random_calls_leave_what_the_model_has)
     }
     compare();
 }
-END_TEST
 
 /* ---- cases of their own ------------------------------------------------------------------------------------------ */
 
@@ -313,7 +312,6 @@ START_TEST(frees_of_unknown_addresses_count_once_they_succeed)
     ck_assert_uint_eq(reported.unknown, 2);
     ck_assert_uint_eq(reported.marks, 1);
 }
-END_TEST
 
 START_TEST(failures_without_a_driver_leave_no_marks)
 {
@@ -323,7 +321,6 @@ START_TEST(failures_without_a_driver_leave_no_marks)
     take_records();
     ck_assert_uint_eq(reported.marks + reported.unknown, 0);
 }
-END_TEST
 
 /* After a launch, memory that no node of the graph frees is live. The next launch frees it, and so may the program. */
 START_TEST(a_launch_leaves_what_its_graph_does_not_free)
@@ -358,7 +355,6 @@ START_TEST(a_launch_leaves_what_its_graph_does_not_free)
     ck_assert_uint_eq(live_on(MP_BOOK_GRAPH, 0, kept.dptr, 1000), 0);
     ck_assert_uint_eq(reported.unknown, 0);
 }
-END_TEST
 
 START_TEST(a_captured_allocation_is_a_node)
 {
@@ -381,7 +377,6 @@ START_TEST(a_captured_allocation_is_a_node)
     ck_assert_uint_eq(live_on(MP_BOOK_NODES, 0, block, 64) + live_on(MP_BOOK_NODES, 0, joined, 64), 0);
     ck_assert_uint_eq(reported.unknown, 0);
 }
-END_TEST
 
 /* A destroyed pool's memory is released with its last block. */
 START_TEST(a_pool_holds_until_its_last_block)
@@ -401,7 +396,6 @@ START_TEST(a_pool_holds_until_its_last_block)
     take_records();
     ck_assert_uint_eq(reported.reserved, 0);
 }
-END_TEST
 
 /* Each device's pools have a sum, and so have the host's, independent of the current device. */
 START_TEST(pools_are_summed_by_where_their_memory_is)
@@ -440,7 +434,6 @@ START_TEST(pools_are_summed_by_where_their_memory_is)
         }
     ck_assert_uint_eq(reported.unknown, 0);
 }
-END_TEST
 
 /* Each pool has a number of its own; no pool has no number. */
 START_TEST(pools_have_numbers_of_their_own)
@@ -462,7 +455,6 @@ START_TEST(pools_have_numbers_of_their_own)
         ck_assert_uint_eq(held.refs, 0);
     }
 }
-END_TEST
 
 START_TEST(sizes_of_arrays)
 {
@@ -486,7 +478,6 @@ START_TEST(sizes_of_arrays)
         ck_assert_uint_eq(live_on(MP_BOOK_DEVICE, 0, 0x1000 + i * 16, cases[i].bytes), 1);
     }
 }
-END_TEST
 
 /* The same memory opened twice has one address, and ends when closed twice. */
 START_TEST(openings_of_shared_memory_are_counted)
@@ -506,7 +497,6 @@ START_TEST(openings_of_shared_memory_are_counted)
     ck_assert_uint_eq(live_on(MP_BOOK_IMPORTED, 0, address, 4096), 0);
     ck_assert_uint_eq(reported.unknown, 0);
 }
-END_TEST
 
 START_TEST(a_primary_context_ends_when_the_driver_says_so)
 {
@@ -525,7 +515,6 @@ START_TEST(a_primary_context_ends_when_the_driver_says_so)
     take_records();
     ck_assert_uint_eq(reported.count, 0);
 }
-END_TEST
 
 MP_SUITE("booking", random_calls_leave_what_the_model_has, frees_of_unknown_addresses_count_once_they_succeed,
          failures_without_a_driver_leave_no_marks, a_launch_leaves_what_its_graph_does_not_free,

@@ -114,7 +114,6 @@ START_TEST(random_operations_agree_with_an_array)
     mp_live_reset();
     ck_assert(!mp_live_find(known[0].class, known[0].value, &found));
 }
-END_TEST
 
 START_TEST(an_older_size_changes_nothing)
 {
@@ -127,6 +126,5 @@ START_TEST(an_older_size_changes_nothing)
     ck_assert_uint_eq(before.bytes, 100);
     ck_assert(!mp_live_set_bytes(MP_LIVE_HELD, 6, 50, 20, &before));
 }
-END_TEST
 
 MP_SUITE("live", random_operations_agree_with_an_array, an_older_size_changes_nothing)

@@ -210,7 +210,6 @@ START_TEST(every_layout_is_read_to_its_end_and_no_further)
     ck_assert_uint_eq(alloc_track, mp_book_track(MP_BOOK_DEVICE, 0));
     ck_assert_uint_eq(spool->cupti.unreadable, 0);
 }
-END_TEST
 
 START_TEST(calls_and_records_meet_in_any_order)
 {
@@ -230,7 +229,6 @@ START_TEST(calls_and_records_meet_in_any_order)
     check_counts(5, 0, 0, 0);
     ck_assert_uint_eq(spool->cupti.records, 5);
 }
-END_TEST
 
 START_TEST(what_does_not_agree_is_counted)
 {
@@ -245,7 +243,6 @@ START_TEST(what_does_not_agree_is_counted)
     check_counts(0, 1, 1, 1);
     ck_assert_uint_eq(spool->cupti.dropped, 11);
 }
-END_TEST
 
 START_TEST(cut_and_foreign_records_are_counted)
 {
@@ -265,7 +262,6 @@ START_TEST(cut_and_foreign_records_are_counted)
         ck_assert_uint_eq(spool->cupti.unreadable - before, cut % memory_bytes != 0);
     }
 }
-END_TEST
 
 START_TEST(variables_end_with_their_records)
 {
@@ -283,7 +279,6 @@ START_TEST(variables_end_with_their_records)
     ck_assert_uint_eq(frees, 1);
     ck_assert_uint_eq(alloc_track, mp_book_track(MP_BOOK_MANAGED, 0));
 }
-END_TEST
 
 START_TEST(an_older_record_of_a_pool_says_nothing)
 {
@@ -298,7 +293,6 @@ START_TEST(an_older_record_of_a_pool_says_nothing)
     take_records();
     ck_assert_uint_eq(reserved, 200);
 }
-END_TEST
 
 MP_SUITE("records", every_layout_is_read_to_its_end_and_no_further, calls_and_records_meet_in_any_order,
          what_does_not_agree_is_counted, cut_and_foreign_records_are_counted, variables_end_with_their_records,

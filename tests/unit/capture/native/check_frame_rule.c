@@ -148,7 +148,6 @@ START_TEST(plain_descriptions_mean_what_they_say)
     MEANS(other_saved, by_sp(8, 0));
     MEANS(by_other, only(MP_FRAME_UNKNOWN));
 }
-END_TEST
 
 START_TEST(numbers_are_read_in_each_form)
 {
@@ -165,7 +164,6 @@ START_TEST(numbers_are_read_in_each_form)
     MEANS(value_offset_signed, only(MP_FRAME_UNKNOWN));
     MEANS(value_offset_of_other, by_sp(24, 0));
 }
-END_TEST
 
 START_TEST(expressions_are_known_as_compilers_write_them)
 {
@@ -189,7 +187,6 @@ START_TEST(expressions_are_known_as_compilers_write_them)
     MEANS(aligned_with_signed, only(MP_FRAME_UNKNOWN));
     MEANS(other_by_expression, by_sp(32, 0));
 }
-END_TEST
 
 START_TEST(what_is_not_known_is_left_to_others)
 {
@@ -201,7 +198,6 @@ START_TEST(what_is_not_known_is_left_to_others)
     MEANS(other_return_column, only(MP_FRAME_UNKNOWN));
     MEANS(with_a_handler, by_sp(48, 0));
 }
-END_TEST
 
 /* Rows at distances of each encoding: 10 bytes, 100, 1000 and 70 000. */
 __asm__(".pushsection .text\n.skip 32, 0x90\nrows:\n.cfi_startproc\n.skip 10, 0x90\nrow_1:\n.cfi_def_cfa_offset 16\n"
@@ -221,7 +217,6 @@ START_TEST(a_row_holds_from_its_first_byte_to_the_next_one)
         ck_assert_msg(is(borders[i] + 1, after), "after border %d", i);
     }
 }
-END_TEST
 
 /* Functions of a large library, whose descriptions are at all offsets in their pages. */
 START_TEST(the_kernel_reads_what_is_there)
@@ -236,7 +231,6 @@ START_TEST(the_kernel_reads_what_is_there)
     }
     ck_assert_int_gt(found, 10000);
 }
-END_TEST
 
 #    define LIBRARY "libthread_db.so.1" /* comes with the C library, and nobody uses it */
 static _Atomic uintptr_t stale;
@@ -274,7 +268,6 @@ START_TEST(a_guess_may_lead_into_a_library_that_is_unloaded)
     ck_assert_uint_gt(known, 0);
     ck_assert_uint_gt(unknown, 0);
 }
-END_TEST
 
 START_TEST(a_path_is_read_whole_or_cut)
 {
@@ -292,7 +285,6 @@ START_TEST(a_path_is_read_whole_or_cut)
     mp_module_path(&facts, path, sizeof path);
     ck_assert_ptr_nonnull(strstr(path, "check_frame_rule"));
 }
-END_TEST
 
 MP_SUITE("frame rules", plain_descriptions_mean_what_they_say, numbers_are_read_in_each_form,
          expressions_are_known_as_compilers_write_them, what_is_not_known_is_left_to_others,

@@ -133,7 +133,6 @@ START_TEST(a_walk_ends_before_the_frame_that_was_named)
         ck_assert_int_eq(last.count, (int)depth);
     }
 }
-END_TEST
 
 START_TEST(plain_calls_are_followed)
 {
@@ -143,7 +142,6 @@ START_TEST(plain_calls_are_followed)
             recurse(depth, path);
     ck_assert_int_eq(compared, 29 * 16);
 }
-END_TEST
 
 START_TEST(frames_of_moving_size_are_followed)
 {
@@ -154,7 +152,6 @@ START_TEST(frames_of_moving_size_are_followed)
         with_aligned_stack(4, more, 2, 3, 4, 5, 6);
     ck_assert_int_eq(compared, 9 + 67);
 }
-END_TEST
 
 START_TEST(other_libraries_are_passed_through)
 {
@@ -163,7 +160,6 @@ START_TEST(other_libraries_are_passed_through)
     qsort(numbers, 4, sizeof *numbers, compare_numbers);
     ck_assert_int_ge(compared, 4);
 }
-END_TEST
 
 static void *run_thread(void *unused)
 {
@@ -180,7 +176,6 @@ START_TEST(a_thread_ends_where_it_began)
     pthread_join(thread, NULL);
     ck_assert_int_eq(compared, 1);
 }
-END_TEST
 
 static void on_signal(int number)
 {
@@ -197,7 +192,6 @@ START_TEST(a_handler_stands_on_what_it_interrupts)
     ck_assert_int_eq(interrupted, 1);
     signal(SIGUSR1, SIG_DFL);
 }
-END_TEST
 
 /* The address to stop at is on neither stack: above the handler's, and below the interrupted one. */
 static void *alternate;
@@ -232,7 +226,6 @@ START_TEST(a_handlers_stack_is_not_the_one_to_stop_on)
     signal(SIGUSR1, SIG_DFL);
     munmap(alternate, ALTERNATE_BYTES);
 }
-END_TEST
 
 static void *ours[ROOM];
 static __attribute__((noinline)) void walk_only(void)
@@ -272,7 +265,6 @@ START_TEST(code_without_a_description_is_passed_by_its_frame_pointer)
     ck_assert_int_eq(last.count, 3 + count - callers);
     ck_assert_mem_eq(ours + 3, theirs + callers, (size_t)(count - callers) * sizeof *theirs);
 }
-END_TEST
 
 START_TEST(code_that_leads_nowhere_ends_a_stack)
 {
@@ -298,7 +290,6 @@ START_TEST(code_that_leads_nowhere_ends_a_stack)
         ck_assert_ptr_eq(ours[0], at + codes[i].call);
     }
 }
-END_TEST
 
 #if defined(__x86_64__)
 /* The trap flag runs a handler at each instruction, also of the linker's jumps into other libraries. */
@@ -341,7 +332,6 @@ START_TEST(every_instruction_can_be_interrupted)
     ck_assert_int_eq(whole, steps);
     ck_assert_int_eq(same, steps);
 }
-END_TEST
 
 START_TEST(frames_lie_one_above_the_other)
 {
@@ -356,7 +346,6 @@ START_TEST(frames_lie_one_above_the_other)
         if (i + 1 < count) ck_assert_uint_lt(frames[i].low, frames[i].high);
     }
 }
-END_TEST
 
 /* Code with a description by which the caller's frame is `distance` away, past the end of the stack. */
 #    define WITH_A_WRONG_RULE(name, distance)                                                                          \
@@ -397,7 +386,6 @@ START_TEST(a_wrong_rule_is_not_followed_off_the_stack)
     recurse(50, 0x1555);
     ck_assert_int_eq(compared, 1);
 }
-END_TEST
 #endif
 
 static uint64_t hash_of(unsigned depth, unsigned path)
@@ -419,7 +407,6 @@ START_TEST(a_path_has_a_hash_of_its_own)
             ck_assert_uint_ne(hashes[i], hashes[other]);
     }
 }
-END_TEST
 
 START_TEST(a_full_memory_forgets_and_finds_again)
 {
@@ -438,7 +425,6 @@ START_TEST(a_full_memory_forgets_and_finds_again)
         if (room <= FEW) ck_assert_uint_lt(known->count, MANY);
     }
 }
-END_TEST
 
 #if defined(__x86_64__)
 MP_SUITE("walk", plain_calls_are_followed, a_walk_ends_before_the_frame_that_was_named,

@@ -55,7 +55,6 @@ START_TEST(tables_of_real_functions)
     CHECK_RUNS(10, table_10, runs_10);
     CHECK_RUNS(13, table_13, runs_13);
 }
-END_TEST
 
 START_TEST(without_an_instruction_or_a_table)
 {
@@ -67,7 +66,6 @@ START_TEST(without_an_instruction_or_a_table)
     ck_assert_uint_eq(mp_python_line(13, empty, 0, 7, 0), 0);
     ck_assert_uint_eq(mp_python_line(13, table_13, sizeof table_13 - 1, 7, 1 << 20), 0);
 }
-END_TEST
 
 /* Random bytes are read only within their bounds: each table ends where its block ends, so AddressSanitizer notices
  * reads beyond. */
@@ -85,7 +83,6 @@ START_TEST(damaged_tables_are_read_within_bounds)
         free(table);
     }
 }
-END_TEST
 
 MP_SUITE("python lines", tables_of_real_functions, without_an_instruction_or_a_table,
          damaged_tables_are_read_within_bounds)

@@ -97,7 +97,6 @@ START_TEST(calls_of_the_loop_are_replaced_by_their_frames)
         ck_assert_msg(pairing.unequal == cases[i].unequal, "case %zu", i);
     }
 }
-END_TEST
 
 START_TEST(calls_further_out_are_no_mistake_once_seen)
 {
@@ -109,7 +108,6 @@ START_TEST(calls_further_out_are_no_mistake_once_seen)
     ck_assert(merge_text("a#c", "1|2|", merged, ROOM).unequal);
     ranges.outer_calls = false;
 }
-END_TEST
 
 START_TEST(merging_stops_where_the_room_ends)
 {
@@ -121,7 +119,6 @@ START_TEST(merging_stops_where_the_room_ends)
         ck_assert(strncmp(part, whole, room) == 0);
     }
 }
-END_TEST
 
 START_TEST(the_ends_of_a_range)
 {
@@ -133,7 +130,6 @@ START_TEST(the_ends_of_a_range)
     ck_assert(mp_interpreter_range_contains(&ranges, 0x30010));
     ck_assert(!mp_interpreter_range_contains(&ranges, 0));
 }
-END_TEST
 
 /* Random small stacks: hashes are equal exactly if the merged stacks, and the Python stacks in them, are equal. */
 START_TEST(hashes_tell_merged_stacks_apart)
@@ -162,7 +158,6 @@ START_TEST(hashes_tell_merged_stacks_apart)
     ck_assert(merge_text("a#b", "1|", merged, ROOM).hash == merge_text("a%b", "1|", merged, ROOM).hash);
     ck_assert(merge_text("a#b", "", merged, ROOM).hash != merge_text("a%b", "", merged, ROOM).hash);
 }
-END_TEST
 
 MP_SUITE("python merge", calls_of_the_loop_are_replaced_by_their_frames, calls_further_out_are_no_mistake_once_seen,
          merging_stops_where_the_room_ends, the_ends_of_a_range, hashes_tell_merged_stacks_apart)
