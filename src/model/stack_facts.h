@@ -2,8 +2,7 @@
  * Facts about a PyTorch program that a stack's frames show, as bits. The table of patterns and the functions below are
  * the only code of the readers that knows names of PyTorch's files and functions. Pure.
  */
-#ifndef MP_MODEL_STACK_FACTS_H
-#define MP_MODEL_STACK_FACTS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -92,5 +91,3 @@ struct mp_stack_pattern {
 };
 /* The row with that index; NULL after the last. */
 const struct mp_stack_pattern *mp_stack_pattern(size_t index);
-
-#endif

@@ -1,6 +1,5 @@
 /* Changes that a program could make. */
-#ifndef MP_ANALYSIS_CHANGES_H
-#define MP_ANALYSIS_CHANGES_H
+#pragma once
 
 #include "analysis/advise/curve.h"
 #include "analysis/advise/edits.h"
@@ -73,5 +72,3 @@ const char *mp_change_kind_name(enum mp_change_kind kind);
 const char *mp_change_pattern_name(enum mp_change_pattern pattern);
 /* MP_CHANGE_KINDS: there is no such name. */
 enum mp_change_kind mp_change_kind_named(const char *name);
-
-#endif

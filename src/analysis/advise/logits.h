@@ -1,6 +1,5 @@
 /* Logits over a vocabulary, which a loss can take in chunks. Pure. */
-#ifndef MP_ANALYSIS_LOGITS_H
-#define MP_ANALYSIS_LOGITS_H
+#pragma once
 
 #include "analysis/advise/changes.h"
 #include "analysis/categories/phases.h"
@@ -10,5 +9,3 @@
 /* Adds a change; its saving comes from a replay later. */
 void mp_logits_propose(const struct mp_model *model, const struct mp_torch_history *history,
                        const struct mp_phases *phases, struct mp_changes *changes);
-
-#endif
