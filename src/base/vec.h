@@ -21,6 +21,9 @@
         size_t count, room;                                                                                            \
     }
 
+/* Visits the elements in order: mp_vec_each (const struct row, row, &rows) ... The array must not grow meanwhile. */
+#define mp_vec_each(type, item, vec) for (type *item = (vec)->at; item && item < (vec)->at + (vec)->count; item++)
+
 static inline bool mp_vec_reserve_(void **at, size_t *room, size_t need, size_t each)
 {
     if (need <= *room) return true;

@@ -190,8 +190,7 @@ static bool is_same(const struct mp_model_metadata *a, const struct mp_model_met
 static void find_repeated(struct mp_model *model)
 {
     struct mp_map last = {0}; /* key: kind and text; value: the last block with them, + 1 */
-    for (size_t i = 0; i < model->metadata.count; i++) {
-        struct mp_model_metadata *row = &model->metadata.at[i];
+    mp_vec_each (struct mp_model_metadata, row, &model->metadata) {
         uint64_t *block = mp_map_at(&last, ((uint64_t)row->kind << 32 | row->text) + 1, NULL);
         row->again = *block == (uint64_t)row->block + 1;
         *block = (uint64_t)row->block + 1;

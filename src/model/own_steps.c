@@ -2,10 +2,11 @@
 
 #include <string.h>
 
-#define TURNS_MIN  3 /* steps of a thread: fewer may be by chance */
-#define TURNS_PART 8 /* of the busiest thread's steps: with fewer, a thread may mark something longer, such as epochs  \
-                      */
-#define LONGER 2     /* times as many events per step as the busiest thread's: then its steps are longer */
+#define TURNS_MIN 3 /* steps of a thread: fewer may be by chance */
+#define TURNS_PART                                                                                                     \
+    8            /* of the busiest thread's steps: with fewer, a thread may mark something longer, such as epochs      \
+                  */
+#define LONGER 2 /* times as many events per step as the busiest thread's: then its steps are longer */
 
 static uint32_t thread_of(const struct mp_own_steps *own, uint32_t step)
 {
@@ -35,8 +36,7 @@ static size_t add_threads(struct mp_own_steps *own)
     count_turns(own);
     for (size_t i = 0; i < own->threads.count; i++)
         if (own->threads.at[i].turns > busiest.turns) busiest = own->threads.at[i];
-    for (size_t i = 0; i < own->threads.count; i++) {
-        struct mp_own_thread *thread = &own->threads.at[i];
+    mp_vec_each (struct mp_own_thread, thread, &own->threads) {
         bool few = thread->turns < TURNS_MIN || thread->turns < busiest.turns / TURNS_PART;
         several += thread->turns >= TURNS_MIN;
         if (few && (uint64_t)thread->events * busiest.turns > (uint64_t)LONGER * busiest.events * thread->turns) {

@@ -58,8 +58,7 @@ static void push_frame(const struct mp_model *model, const struct mp_model_frame
 static void take_back_launcher(struct mp_stack_lines *lines)
 {
     const char *inner = NULL; /* the file of the Python line further in */
-    for (size_t i = 0; i < lines->count; i++) {
-        struct mp_stack_line *line = &lines->at[i];
+    mp_vec_each (struct mp_stack_line, line, lines) {
         if (line->language != MP_PYTHON || !line->file) continue;
         if (line->user && *line->file == '<' && inner && strstr(inner, "/multiprocessing/")) line->user = false;
         inner = line->file;
@@ -124,8 +123,7 @@ static bool is_backward(const struct mp_stack_line *line)
 const struct mp_stack_line *mp_stack_headline(const struct mp_stack_lines *lines)
 {
     const struct mp_stack_line *python = NULL, *native = NULL, *backward = NULL, *any = NULL;
-    for (size_t i = 0; i < lines->count; i++) {
-        const struct mp_stack_line *line = &lines->at[i];
+    mp_vec_each (const struct mp_stack_line, line, lines) {
         if (line->user) return line;
         if (line->cut) continue;
         if (!any) any = line;

@@ -271,8 +271,7 @@ MP_ORDER(by_event, struct change, MP_RISING(event))
 static void sum_work(struct search *search)
 {
     struct changes *all[] = {&search->begins, &search->ends};
-    for (size_t i = 0; i < search->sites.count; i++) {
-        const struct site *site = &search->sites.at[i];
+    mp_vec_each (const struct site, site, &search->sites) {
         if (site->allocs < ROUNDS_MIN) continue;
         mp_vec_add(&search->begins, ((struct change){site->begin, site->optimizer, weight_of(site)}));
         mp_vec_add(&search->ends, ((struct change){site->end, site->optimizer, weight_of(site)}));

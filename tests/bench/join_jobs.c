@@ -74,13 +74,11 @@ static void vary(struct mp_model *profile, uint32_t rank, uint32_t ranks)
         uint64_t hash = mp_hash_mix(((uint64_t)rank << 32) + i);
         if (hash % 8 == 0) site->bytes = site->least = site->most = site->bytes + hash % 65536;
     }
-    for (size_t i = 0; i < profile->job.points.count; i++) {
-        struct mp_job_point *point = &profile->job.points.at[i];
+    mp_vec_each (struct mp_job_point, point, &profile->job.points) {
         uint64_t more = mp_hash_mix(((uint64_t)rank << 32) + (point->at & 0xffff) + 1) % (point->most / 16 + 1);
         point->most += more;
         point->last += more;
-        for (size_t k = 0; k < profile->job.tracks.count; k++) {
-            struct mp_job_track *track = &profile->job.tracks.at[k];
+        mp_vec_each (struct mp_job_track, track, &profile->job.tracks) {
             if (track->id == point->track && point->most > track->peak_bytes) track->peak_bytes = point->most;
         }
     }

@@ -73,8 +73,7 @@ static void flush(struct world *world)
     if (!world->events.count) return;
     must(world, mp_writer_events(world->writer, world->events.at, world->events.count, world->live, world->tracks, NULL,
                                  0, &world->error));
-    for (size_t i = 0; i < world->events.count; i++) {
-        const struct mp_event *event = &world->events.at[i];
+    mp_vec_each (const struct mp_event, event, &world->events) {
         if (event->type == MP_EVENT_ALLOC) world->live[event->track] += event->bytes;
         if (event->type == MP_EVENT_FREE) world->live[event->track] -= event->bytes;
     }

@@ -109,8 +109,7 @@ static void score_findings(const struct world *world, const struct pattern *patt
                            struct score *score)
 {
     double got = 0, want = 0, scale = (double)leaks->step_count / world->steps;
-    for (size_t i = 0; i < world->places.count; i++) {
-        const struct world_place *place = &world->places.at[i];
+    mp_vec_each (const struct world_place, place, &world->places) {
         if (place->last_step > place->first_step) want += (double)place->bytes / (place->last_step - place->first_step);
     }
     for (size_t i = 0; i < leaks->leaks; i++) {

@@ -473,8 +473,7 @@ static void find_times(const struct mp_checkpoints *c, struct kind *kind)
     if (plan.planned) kind->forward = 0; /* a plan computes nothing, so its times mean nothing */
     mp_plan_free(&plan);
     kind->times = mp_alloc_zeroed(kind->modules + 1, sizeof *kind->times);
-    for (size_t i = 0; i < kind->calls.count; i++) {
-        const struct call *call = &kind->calls.at[i];
+    mp_vec_each (const struct call, call, &kind->calls) {
         if (!call->over || call->turn == first) continue;
         uint32_t last = c->acts.at[call->first + call->count - 1].event + 1;
         if (last < call->end) last = call->end;
@@ -692,8 +691,7 @@ void mp_checkpoints_change(struct mp_checkpoints *checkpoints, size_t number, si
                                  .module = mp_text_copy(mp_intern_get(&checkpoints->texts, kind->pattern, NULL)),
                                  .modules = modules,
                                  .modules_of = kind->modules};
-    for (size_t i = 0; i < kind->calls.count; i++) {
-        const struct call *call = &kind->calls.at[i];
+    mp_vec_each (const struct call, call, &kind->calls) {
         if (!call->over || call->module >= modules) continue;
         make_again(&m, call);
         keep_input(&m, call);

@@ -83,8 +83,7 @@ static struct mp_torch_step free_of(const struct mp_torch_step *birth)
 static void insert_ends(struct editor *e)
 {
     const struct mp_torch_history *history = e->history;
-    for (size_t i = 0; i < history->base.count; i++) {
-        const struct mp_torch_base *base = &history->base.at[i];
+    mp_vec_each (const struct mp_torch_base, base, &history->base) {
         const struct mp_edit_end *edit = edit_of(e, base->block);
         if (!edit || edit->gone) continue;
         const struct mp_torch_step birth = {.address = base->address,
@@ -203,8 +202,7 @@ uint64_t mp_edited_peak(const struct mp_model *model, const struct mp_torch_hist
 const struct mp_torch_step **mp_births_find(const struct mp_model *model, const struct mp_torch_history *history)
 {
     const struct mp_torch_step **births = mp_alloc_zeroed(model->blocks.count + 1, sizeof *births);
-    for (size_t i = 0; i < history->steps.count; i++) {
-        const struct mp_torch_step *step = &history->steps.at[i];
+    mp_vec_each (const struct mp_torch_step, step, &history->steps) {
         if (step->action == MP_TORCH_ALLOC && step->block < model->blocks.count) births[step->block] = step;
     }
     return births;

@@ -209,8 +209,7 @@ static void find_sizes(struct search *s)
     for (size_t i = 0; i < sizeof splits / sizeof *splits; i++)
         mp_vec_add(&s->splits, splits[i] * MIB);
     mp_vec_add(&s->splits, MP_TORCH_UNLIMITED);
-    for (size_t i = 0; i < s->history->steps.count; i++) {
-        const struct mp_torch_step *step = &s->history->steps.at[i];
+    mp_vec_each (const struct mp_torch_step, step, &s->history->steps) {
         if (step->action != MP_TORCH_ALLOC || !step->bytes) continue;
         unsigned class = 63 - (unsigned)__builtin_clzll(step->bytes);
         s->classes[class < 20 ? 0 : class - 20 < MP_TORCH_DIVISIONS ? class - 20 : MP_TORCH_DIVISIONS - 1] = true;
@@ -242,8 +241,7 @@ static uint64_t find_bound(const struct mp_torch_history *history)
     for (size_t i = 0; i < history->base.count; i++)
         level += rounded(history->base.at[i].requested);
     peak = level;
-    for (size_t i = 0; i < history->steps.count; i++) {
-        const struct mp_torch_step *step = &history->steps.at[i];
+    mp_vec_each (const struct mp_torch_step, step, &history->steps) {
         if (step->action == MP_TORCH_ALLOC) level += step->bytes ? rounded(step->bytes) : 0;
         if (step->action == MP_TORCH_FREE_COMPLETED && step->block != MP_NONE)
             level -= step->bytes ? rounded(step->bytes) : 0;

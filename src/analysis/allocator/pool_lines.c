@@ -92,8 +92,7 @@ static void find_pools(struct finder *f)
         (type == MP_EVENT_ALLOC ? begin_range : end_range)(f, block);
     }
     /* The allocator lists the segments of the end with their pools. */
-    for (size_t i = 0; i < model->segments.count; i++) {
-        const struct mp_segment *segment = &model->segments.at[i];
+    mp_vec_each (const struct mp_segment, segment, &model->segments) {
         if (segment->track != f->track) continue;
         for (size_t at = range_at(f, segment->address); at < f->live.count; at++) {
             if (blocks->address[f->live.at[at]] >= segment->address + segment->bytes) break;

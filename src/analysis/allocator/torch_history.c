@@ -86,16 +86,14 @@ static void put_in_reservation(struct finder *f, const struct mp_torch_segment *
 {
     struct mp_torch_history *history = f->history;
     uint64_t page = run->small ? MP_TORCH_PAGE : history->settings.large_segment;
-    for (size_t i = 0; i < history->segments.count; i++) {
-        struct mp_torch_segment *at = &history->segments.at[i];
+    mp_vec_each (struct mp_torch_segment, at, &history->segments) {
         if (!at->expandable || !same_owner(at, run)) continue;
         if (run->address < at->address) at->address = run->address;
         return;
     }
     if (++f->reservations > RESERVATIONS) return;
     struct mp_torch_segment made = *run;
-    for (size_t i = 0; i < history->steps.count; i++) {
-        const struct mp_torch_step *step = &history->steps.at[i];
+    mp_vec_each (const struct mp_torch_step, step, &history->steps) {
         if (step->action == MP_TORCH_SEGMENT_MAP && step->stream == run->stream && step->pool == run->pool &&
             (step->bytes % history->settings.large_segment != 0) == run->small && step->address < made.address &&
             made.address - step->address < ROOM && (made.address - step->address) % page == 0)
@@ -153,8 +151,7 @@ static void gather_parts(struct finder *f)
 static void gather_owners(struct finder *f)
 {
     const struct mp_model *model = f->model;
-    for (size_t i = 0; i < model->segments.count; i++) {
-        const struct mp_segment *from = &model->segments.at[i];
+    mp_vec_each (const struct mp_segment, from, &model->segments) {
         const struct mp_torch_segment segment = {.address = from->address,
                                                  .bytes = from->bytes,
                                                  .stream = from->stream,
@@ -164,8 +161,7 @@ static void gather_owners(struct finder *f)
         if (from->track != f->history->track || (from->keys & MP_ROW_OVERLAPS)) continue;
         mp_vec_add(&f->ends, segment);
     }
-    for (size_t i = 0; i < f->history->steps.count; i++) {
-        const struct mp_torch_step *step = &f->history->steps.at[i];
+    mp_vec_each (const struct mp_torch_step, step, &f->history->steps) {
         const struct mp_torch_segment segment = {
             .address = step->address, .bytes = step->bytes, .stream = step->stream, .pool = step->pool};
         if (step->action == MP_TORCH_SEGMENT_FREE || step->action == MP_TORCH_SEGMENT_UNMAP)

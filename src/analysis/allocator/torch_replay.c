@@ -648,8 +648,7 @@ static void finish(struct mp_torch_player *p)
 static void list(struct mp_torch_player *p, struct mp_torch_moment *moment)
 {
     mp_torch_list(p->allocator, &moment->listing);
-    for (size_t i = 0; i < moment->listing.blocks.count; i++) {
-        const struct mp_torch_block *block = &moment->listing.blocks.at[i];
+    mp_vec_each (const struct mp_torch_block, block, &moment->listing.blocks) {
         bool owned = block->state != MP_TORCH_FREE && block->id < p->owners.count;
         mp_vec_add(&moment->owners, owned ? p->owners.at[block->id] : (uint32_t)MP_NONE);
     }

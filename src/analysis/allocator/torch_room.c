@@ -34,8 +34,7 @@ uint64_t mp_torch_room(const struct mp_model *model, uint16_t track, uint64_t he
     uint64_t room = total;
     if (total == MP_BYTES_UNKNOWN) return total;
     mp_device_uses_find(model, &uses);
-    for (size_t i = 0; i < uses.count; i++) {
-        const struct mp_device_use *use = &uses.at[i];
+    mp_vec_each (const struct mp_device_use, use, &uses) {
         if (use->device != model->tracks.at[track].device || use->in_use_bytes == MP_BYTES_UNKNOWN) continue;
         uint64_t other_use = use->in_use_bytes;
         for (size_t k = 0; k < use->parts.count; k++)

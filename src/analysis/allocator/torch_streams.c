@@ -95,8 +95,7 @@ void mp_torch_complete(struct mp_torch_allocator *a, uint32_t block)
     if (block == MP_TORCH_NO_BLOCK || a->blocks.at[block].state != MP_TORCH_PENDING) return;
     end_uses(a, block, false, false);
     a->blocks.at[block].events = 0;
-    for (size_t i = 0; i < a->queues.count; i++) {
-        struct queue *queue = &a->queues.at[i];
+    mp_vec_each (struct queue, queue, &a->queues) {
         size_t kept = 0, done = queue->done;
         for (size_t at = 0; at < queue->blocks.count; at++) {
             if (at >= queue->first && queue->blocks.at[at] != block)

@@ -229,8 +229,7 @@ static void device_add_libraries(const struct mp_model *model, const unsigned ch
     struct mp_device_use found = {.parts = {0}};
     bool has_torch = false;
     gather_callers(model, roles, use->moment, &found);
-    for (size_t i = 0; i < found.parts.count; i++) {
-        const struct mp_device_part *part = &found.parts.at[i];
+    mp_vec_each (const struct mp_device_part, part, &found.parts) {
         /* PyTorch's part includes its allocator's segments, which `bytes` lacks. PyTorch gets what remains after the
          * others. */
         bool is_torch = !strcmp(part->name, torch);
@@ -298,8 +297,7 @@ static void gather(const struct mp_model *model, uint32_t device, struct reading
              others = string_of(model, name, "others"), before = string_of(model, name, "before"),
              system = string_of(model, name, "system");
     readings->before = readings->system = MP_BYTES_UNKNOWN;
-    for (size_t i = 0; i < model->samples.count; i++) {
-        const struct mp_sample *sample = &model->samples.at[i];
+    mp_vec_each (const struct mp_sample, sample, &model->samples) {
         struct reading *last = readings->count ? &readings->at[readings->count - 1] : NULL;
         if (sample->counter == before) readings->before = sample->value;
         if (sample->counter == system) readings->system = sample->value;

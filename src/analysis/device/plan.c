@@ -90,8 +90,7 @@ static void add_read_back(struct mp_plan *plan, const struct mp_model *model, ui
 {
     uint32_t place = place_of(model, stack);
     plan->read_back_count++;
-    for (size_t i = 0; i < plan->read_backs.count; i++) {
-        struct mp_plan_read_back *one = &plan->read_backs.at[i];
+    mp_vec_each (struct mp_plan_read_back, one, &plan->read_backs) {
         if (one->place != place || (place == MP_NONE && one->stack != stack)) continue;
         one->count++;
         one->bytes += bytes;

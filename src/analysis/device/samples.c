@@ -2,8 +2,7 @@
 
 void mp_samples_sum(const struct mp_model *model, struct mp_sampled_list *list)
 {
-    for (size_t i = 0; i < model->samples.count; i++) {
-        const struct mp_sample *sample = &model->samples.at[i];
+    mp_vec_each (const struct mp_sample, sample, &model->samples) {
         size_t at = 0;
         while (at < list->count && list->at[at].counter != sample->counter)
             at++;

@@ -21,8 +21,7 @@ static size_t count_processes(const struct mp_model_job *rows, uint32_t kind)
 {
     unsigned char *seen = mp_alloc_zeroed(rows->processes.count + 1, 1);
     size_t count = 0;
-    for (size_t i = 0; i < rows->tracks.count; i++) {
-        const struct mp_job_track *track = &rows->tracks.at[i];
+    mp_vec_each (const struct mp_job_track, track, &rows->tracks) {
         if (!track->memory || track->kind != kind || seen[track->process]) continue;
         seen[track->process] = 1;
         count++;
@@ -66,8 +65,7 @@ void mp_job_compare_make(const struct mp_job_view *const sides[MP_SIDES], enum m
         mp_flames_add(&flames, side, sides[side]->model, &profile, MP_PROFILE_PEAK);
         mp_profile_free(&profile);
     }
-    for (size_t i = 0; i < flames.flames.count; i++) {
-        const struct mp_flame *flame = &flames.flames.at[i];
+    mp_vec_each (const struct mp_flame, flame, &flames.flames) {
         const struct mp_job_compare_row row = {{flame->values[MP_BEFORE].bytes, flame->values[MP_AFTER].bytes},
                                                {flame->stacks[MP_BEFORE], flame->stacks[MP_AFTER]}};
         if (change(&row)) mp_vec_add(&compare->rows, row);

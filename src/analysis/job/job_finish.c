@@ -210,36 +210,31 @@ MP_ORDER(by_trouble, struct mp_job_trouble, MP_RISING(path) ?: MP_RISING(text) ?
 static void place_rows(struct finisher *f)
 {
     struct mp_model_job *rows = &f->job->rows;
-    for (size_t i = 0; i < rows->tracks.count; i++) {
-        struct mp_job_track *row = &rows->tracks.at[i];
+    mp_vec_each (struct mp_job_track, row, &rows->tracks) {
         row->process = f->processes[row->process];
         TEXT(row, id);
         TEXT(row, kind);
         TEXT(row, device);
         TEXT(row, uuid);
     }
-    for (size_t i = 0; i < rows->sites.count; i++) {
-        struct mp_job_site *row = &rows->sites.at[i];
+    mp_vec_each (struct mp_job_site, row, &rows->sites) {
         row->stack = f->stacks[row->stack];
         row->least_process = f->processes[row->least_process];
         row->most_process = f->processes[row->most_process];
         if (row->processes > rows->processes.count) row->processes = (uint32_t)rows->processes.count; /* a file lied */
         TEXT(row, kind);
     }
-    for (size_t i = 0; i < rows->holdings.count; i++) {
-        struct mp_job_holding *row = &rows->holdings.at[i];
+    mp_vec_each (struct mp_job_holding, row, &rows->holdings) {
         row->process = f->processes[row->process];
         row->stack = f->stacks[row->stack];
     }
-    for (size_t i = 0; i < rows->findings.count; i++) {
-        struct mp_job_finding *row = &rows->findings.at[i];
+    mp_vec_each (struct mp_job_finding, row, &rows->findings) {
         row->process = f->processes[row->process];
         row->stack = f->stacks[row->stack];
         TEXT(row, holder);
         TEXT(row, track);
     }
-    for (size_t i = 0; i < rows->points.count; i++) {
-        struct mp_job_point *row = &rows->points.at[i];
+    mp_vec_each (struct mp_job_point, row, &rows->points) {
         row->process = f->processes[row->process];
         TEXT(row, track);
     }

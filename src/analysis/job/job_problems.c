@@ -52,8 +52,7 @@ static bool is_rank(const struct mp_job_process *process)
 static void list_troubles(const struct mp_model *model, enum mp_job_trouble_kind kind, const char *format,
                           struct list *list)
 {
-    for (size_t i = 0; i < model->job.troubles.count; i++) {
-        const struct mp_job_trouble *trouble = &model->job.troubles.at[i];
+    mp_vec_each (const struct mp_job_trouble, trouble, &model->job.troubles) {
         if (trouble->kind != kind) continue;
         const char *text = mp_model_text(model, trouble->text);
         bool old = kind == MP_JOB_PARTIAL && *text == '('; /* has its parentheses */
@@ -76,8 +75,7 @@ static void find_lacking(struct mp_job_view *view)
     list_troubles(model, MP_JOB_COPIED, "%s (%s)", &list);
     add_sentence_to(&view->notes, &list, "process copied its parent's memory",
                     "processes copied their parent's memory");
-    for (size_t i = 0; i < model->job.processes.count; i++) {
-        const struct mp_job_process *process = &model->job.processes.at[i];
+    mp_vec_each (const struct mp_job_process, process, &model->job.processes) {
         if (process->missing)
             put_in(&list, "%s (%s)", mp_model_text(model, process->path), mp_model_text(model, process->missing));
     }

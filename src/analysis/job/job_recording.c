@@ -106,8 +106,7 @@ static void hold(struct taker *t, uint32_t kind, uint32_t stack, enum mp_job_sen
 
 static void put_sites(struct taker *t)
 {
-    for (size_t i = 0; i < t->held.count; i++) {
-        const struct held *held = &t->held.at[i];
+    mp_vec_each (const struct held, held, &t->held) {
         for (int sense = 0; sense < MP_JOB_SENSES; sense++) {
             if (!held->bytes[sense] && !held->blocks[sense]) continue;
             const struct mp_job_site site = {.bytes = held->bytes[sense],
@@ -237,8 +236,7 @@ static void take_track(struct taker *t, uint16_t track, const struct mp_step_rep
     put_track(t, track, kind, steps);
     if (!mp_model_track_holds_memory(t->model, track)) return;
     mp_profile_make(t->model, &ask, &profile);
-    for (size_t i = 0; i < profile.samples.count; i++) {
-        const struct mp_profile_sample *sample = &profile.samples.at[i];
+    mp_vec_each (const struct mp_profile_sample, sample, &profile.samples) {
         const struct mp_profile_value *peak = &sample->values[MP_PROFILE_PEAK];
         const struct mp_profile_value *end = &sample->values[MP_PROFILE_OUTSTANDING];
         if (!peak->blocks && !end->blocks) continue;

@@ -160,8 +160,7 @@ static uint32_t count_parts(const struct mp_model *model, const struct mp_step *
                             const struct share *share, bool *brief)
 {
     uint32_t readings = 0, parts = PARTS;
-    for (size_t i = 0; i < model->samples.count; i++) {
-        const struct mp_sample *sample = &model->samples.at[i];
+    mp_vec_each (const struct mp_sample, sample, &model->samples) {
         readings += sample->counter == share->counter && sample->time_ns >= steps[0].start_ns &&
                     sample->time_ns < steps[last].start_ns;
     }
@@ -222,8 +221,7 @@ static bool judge(const struct parts *parts, uint32_t last, struct mp_leak_findi
 static bool is_explained(const struct mp_leaks *leaks, double bytes_per_step)
 {
     double explained = 0;
-    for (size_t i = 0; i < leaks->findings.count; i++) {
-        const struct mp_leak_finding *finding = &leaks->findings.at[i];
+    mp_vec_each (const struct mp_leak_finding, finding, &leaks->findings) {
         if (mp_leak_is_leak(finding))
             explained += finding->blocks_per_step * BYTES_A_BLOCK + finding->bytes_per_step / 4;
     }

@@ -33,8 +33,7 @@ static void name_place(struct search *search, uint32_t stack, uint16_t track, ui
 {
     mp_buffer_clear(&search->name);
     mp_stack_resolve(search->model, stack, &search->lines);
-    for (size_t i = 0; i < search->lines.count; i++) {
-        const struct mp_stack_line *line = &search->lines.at[i];
+    mp_vec_each (const struct mp_stack_line, line, &search->lines) {
         if (!line->user) continue;
         mp_buffer_printf(&search->name, "%s:%u:%s\n", line->file, line->line, line->function ? line->function : "");
     }

@@ -390,8 +390,7 @@ static void judge_with_replaced(const struct judge *judge, const struct mp_leak_
     const struct mp_leak_places *places = &judge->places;
     MP_VEC(struct mp_leak_life) lives = {0};
     int64_t grown = grown_since(judge, place, evidence->first);
-    for (size_t i = 0; i < places->at.count; i++) {
-        const struct mp_leak_place *other = &places->at.at[i];
+    mp_vec_each (const struct mp_leak_place, other, &places->at) {
         if (other->track != place->track || other->kind != place->kind || other == place) continue;
         if (-grown_since(judge, other, evidence->first) * 2 < grown) continue;
         mp_vec_add_all(&lives, places->lives + other->first, other->count);
@@ -567,8 +566,7 @@ static void find_behind(struct judge *judge)
         found.at[*at].early += kept && born - from < (judge->teardown - from) / 2;
         found.at[*at].bytes += kept ? blocks->bytes[i] : 0;
     }
-    for (size_t i = 0; i < found.count; i++) {
-        const struct behind *place = &found.at[i];
+    mp_vec_each (const struct behind, place, &found) {
         if (place->kept < MP_LEAK_BIRTHS || place->early * 4 < place->kept || place->bytes < WORTH_BYTES) continue;
         const struct mp_leak_finding finding = {.class = MP_LEAK_RETAINED_ONCE,
                                                 .track = blocks->track[place->first],

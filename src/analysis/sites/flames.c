@@ -76,8 +76,7 @@ void mp_flames_add(struct mp_flames *flames, enum mp_flame_side side, const stru
                    const struct mp_profile *profile, enum mp_profile_of sense)
 {
     struct mp_stack_lines lines = {0};
-    for (size_t i = 0; i < profile->samples.count; i++) {
-        const struct mp_profile_sample *sample = &profile->samples.at[i];
+    mp_vec_each (const struct mp_profile_sample, sample, &profile->samples) {
         uint32_t flame;
         if (!sample->values[sense].blocks) continue;
         mp_stack_resolve(model, sample->stack, &lines);

@@ -80,8 +80,7 @@ static void meet_block(struct search *search, const struct mp_steps *steps, uint
 static uint32_t best_moment(struct search *search)
 {
     uint32_t most[MOMENTS + 1] = {0};
-    for (size_t i = 0; i < search->sites.count; i++) {
-        struct site *site = &search->sites.at[i];
+    mp_vec_each (struct site, site, &search->sites) {
         uint32_t periods = 0;
         end_period(site);
         for (int number = 0; number <= MOMENTS; number++) {

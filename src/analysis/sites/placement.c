@@ -13,8 +13,7 @@ static void place_traced(const struct mp_model *model, uint16_t track, struct mp
 {
     const struct mp_model_events *events = &model->events;
     uint32_t event = 0;
-    for (size_t i = 0; i < model->calls.count; i++) {
-        const struct mp_allocator_call *call = &model->calls.at[i];
+    mp_vec_each (const struct mp_allocator_call, call, &model->calls) {
         if (call->track != track || call->action != MP_TORCH_ALLOC) continue;
         while (event < events->count && (events->track[event] != track || events->type[event] != MP_EVENT_ALLOC))
             event++;
@@ -52,8 +51,7 @@ static void place_requested(const struct mp_model *model, struct mp_placements *
 
 static void place_known(const struct mp_model *model, struct mp_placements *placements)
 {
-    for (size_t i = 0; i < model->requests.count; i++) {
-        const struct mp_model_request *known = &model->requests.at[i];
+    mp_vec_each (const struct mp_model_request, known, &model->requests) {
         placements->requested[known->block] = known->request.bytes;
         placements->stream[known->block] = known->request.stream;
         placements->pool[known->block] = known->request.pool;

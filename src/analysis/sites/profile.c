@@ -74,8 +74,7 @@ static void add_past(struct maker *maker)
 {
     const struct mp_model *model = maker->model;
     struct mp_profile *profile = maker->profile;
-    for (size_t i = 0; i < model->past_sites.count; i++) {
-        const struct mp_past_site *site = &model->past_sites.at[i];
+    mp_vec_each (const struct mp_past_site, site, &model->past_sites) {
         struct mp_profile_sample sample = {.stack = site->stack, .region = MP_NONE, .base = true};
         if (site->track != maker->query->track || !site->blocks) continue;
         sample.values[MP_PROFILE_PEAK] = (struct mp_profile_value){site->bytes, site->blocks};

@@ -182,8 +182,7 @@ static void count_past(struct counting *counting, uint16_t track)
 {
     const struct mp_model *model = counting->model;
     struct mp_sites *sites = counting->sites;
-    for (size_t i = 0; i < model->past_sites.count; i++) {
-        const struct mp_past_site *past = &model->past_sites.at[i];
+    mp_vec_each (const struct mp_past_site, past, &model->past_sites) {
         struct key key = {past->stack, MP_NONE, past->track};
         if (past->track != track || !past->blocks) continue;
         size_t at = site_of(counting, &key);

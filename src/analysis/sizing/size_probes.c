@@ -101,8 +101,7 @@ static void find_device(const struct mp_model *model, uint16_t track, uint64_t r
 {
     struct mp_device_uses uses = {0};
     mp_device_uses_find(model, &uses);
-    for (size_t i = 0; i < uses.count; i++) {
-        const struct mp_device_use *use = &uses.at[i];
+    mp_vec_each (const struct mp_device_use, use, &uses) {
         if (use->device != model->tracks.at[track].device || use->in_use_bytes == MP_BYTES_UNKNOWN) continue;
         uint64_t held = 0;
         for (size_t part = 0; part < use->parts.count; part++)

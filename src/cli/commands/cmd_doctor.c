@@ -12,8 +12,7 @@ static void write_json(struct mp_buffer *out, const struct mp_checks *checks)
     mp_json_object(&json, NULL);
     mp_json_text(&json, "schema", "memprof.doctor/1");
     mp_json_array(&json, "checks");
-    for (size_t i = 0; i < checks->count; i++) {
-        const struct mp_check *check = &checks->at[i];
+    mp_vec_each (const struct mp_check, check, checks) {
         mp_json_object(&json, NULL);
         mp_json_text(&json, "name", check->name);
         mp_json_text(&json, "state", states[check->state]);
@@ -38,8 +37,7 @@ static void write_text(struct mp_text *text, const struct mp_checks *checks)
 {
     struct mp_table table;
     mp_table_start(&table, "lll");
-    for (size_t i = 0; i < checks->count; i++) {
-        const struct mp_check *check = &checks->at[i];
+    mp_vec_each (const struct mp_check, check, checks) {
         mp_table_cell(&table, MP_DIM, "%s", check->name);
         mp_table_cell(&table, check->state == MP_CHECK_OK ? MP_PLAIN : MP_BOLD, "%s", states[check->state]);
         put_clean(&table, MP_PLAIN, check->found, true);

@@ -20,8 +20,7 @@ static int read_suppressions(const char *path, struct mp_suppressions *suppressi
 static void print_uses(const struct mp_suppressions *suppressions)
 {
     char number[MP_UNIT_TEXT];
-    for (size_t i = 0; i < suppressions->at.count; i++) {
-        const struct mp_suppression *used = &suppressions->at.at[i];
+    mp_vec_each (const struct mp_suppression, used, &suppressions->at) {
         mp_message("leak:%s suppressed %llu finding%s, %s", used->pattern, (unsigned long long)used->findings,
                    used->findings == 1 ? "" : "s", mp_format_bytes(number, used->bytes));
     }

@@ -98,8 +98,7 @@ static void write_picture(const struct mp_top_canvas *canvas, bool color, struct
 static void choose(struct mp_top_view *view, const struct mp_top_state *state, pid_t pid)
 {
     const struct mp_top_process *best = NULL;
-    for (size_t i = 0; i < state->processes.count; i++) {
-        const struct mp_top_process *process = &state->processes.at[i];
+    mp_vec_each (const struct mp_top_process, process, &state->processes) {
         bool meant = !pid || process->pid == pid || process->command_pid == pid || process->memprof == pid;
         if (process->pid == pid) {
             view->chosen = process->recording;
@@ -160,8 +159,9 @@ static int show_processes(const struct mp_invocation *invocation, const char *so
         if (pid)
             mp_message("process %d has allocated nothing that is recorded", (int)pid);
         else
-            mp_message("nothing of yours is being recorded on this machine: start a program under memprof snapshot (of one "
-                       "that memprof attach records, read the growing file: memprof report FILE)");
+            mp_message(
+                "nothing of yours is being recorded on this machine: start a program under memprof snapshot (of one "
+                "that memprof attach records, read the growing file: memprof report FILE)");
     }
     status = MP_EXIT_COULD_NOT;
     if (count) status = once ? print_once(invocation, gather, view, color) : run_live(gather, view, color);

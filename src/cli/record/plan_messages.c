@@ -45,8 +45,7 @@ static void judge(const struct mp_model *model, const struct mp_plan *plan, cons
     *outcome = (struct mp_plan_outcome){.has_device = track != MP_TRACK_NONE, .estimated = plan->estimated_bytes};
     for (size_t i = 0; i < plan->estimated.count; i++)
         outcome->unknown |= plan->estimated.at[i].bytes == MP_BYTES_UNKNOWN;
-    for (size_t i = 0; i < plan->read_backs.count; i++) {
-        const struct mp_plan_read_back *read = &plan->read_backs.at[i];
+    mp_vec_each (const struct mp_plan_read_back, read, &plan->read_backs) {
         /* int64, such as the result of lengths.max(). */
         bool counts = read->use == MP_PLAN_VALUE && read->bytes == 8 * read->count;
         ++*(read->use == MP_PLAN_SIZE || counts ? &outcome->sizes : &outcome->values);

@@ -347,8 +347,7 @@ static size_t count_processes(const struct mp_collector_result *result)
 
 static void sum_up(struct tree *tree)
 {
-    for (size_t i = 0; i < tree->result->recordings.count; i++) {
-        const struct mp_recording_summary *summary = &tree->result->recordings.at[i];
+    mp_vec_each (const struct mp_recording_summary, summary, &tree->result->recordings) {
         if (!tree->main || is_before(summary, tree->main, tree->options->output)) tree->main = summary;
         tree->events += summary->events;
         tree->dropped += summary->dropped;
@@ -393,8 +392,7 @@ static void print_main(const struct tree *tree)
                          main->scheduled ? "in the whole run: " : "", mp_format_bytes(peak, track->peak_bytes),
                          mp_format_duration(moment, track->peak_ns), step, mp_format_bytes(outstanding, track->bytes));
     mp_message("%.*s", (int)text.size, (const char *)text.data);
-    for (size_t i = 0; i < tree->result->recordings.count; i++) {
-        const struct mp_recording_summary *summary = &tree->result->recordings.at[i];
+    mp_vec_each (const struct mp_recording_summary, summary, &tree->result->recordings) {
         if (summary != main && !summary->left_out) add_kind(&kinds, summary, "");
     }
     put_kinds(&others, &kinds, mp_recording_is_rank(main));
@@ -424,8 +422,7 @@ static void print_remarkable(const struct tree *tree)
 {
     struct kinds kinds = {0};
     char shown[MP_SHOWN_ROOM];
-    for (size_t i = 0; i < tree->result->recordings.count; i++) {
-        const struct mp_recording_summary *summary = &tree->result->recordings.at[i];
+    mp_vec_each (const struct mp_recording_summary, summary, &tree->result->recordings) {
         struct mp_buffer remarks = {0};
         if (summary->failed || summary->left_out) continue;
         put_remarks(&remarks, summary);
@@ -517,8 +514,7 @@ bool mp_snapshot_report(const struct mp_collector_result *result, const struct m
 {
     bool whole = true;
     char shown[MP_SHOWN_ROOM];
-    for (size_t i = 0; i < result->recordings.count; i++) {
-        const struct mp_recording_summary *summary = &result->recordings.at[i];
+    mp_vec_each (const struct mp_recording_summary, summary, &result->recordings) {
         whole &= !summary->failed && !summary->dropped;
         if (!summary->failed) continue;
         mp_message("%s: the recording stopped early: %s. Earlier events are readable, the last ones wait in shared "

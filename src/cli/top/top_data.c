@@ -118,8 +118,7 @@ static int preference(const struct track *track)
 static int best_preference(const struct tracks *tracks, const struct track *of)
 {
     int best = -1;
-    for (size_t i = 0; i < tracks->at.count; i++) {
-        const struct track *track = &tracks->at.at[i];
+    mp_vec_each (const struct track, track, &tracks->at) {
         bool same = track->memory && track->type == of->type && track->index == of->index;
         if (same && (track->peak || track->blocks) && preference(track) > best) best = preference(track);
     }
@@ -149,8 +148,7 @@ static void read_devices(yajl_val object, const struct tracks *tracks, struct mp
     struct sysinfo machine;
     for (size_t i = 0; i < tracks->at.count; i++)
         add_to_device(process, tracks, &tracks->at.at[i]);
-    for (size_t i = 0; i < process->devices.count; i++) {
-        struct mp_top_device *device = &process->devices.at[i];
+    mp_vec_each (struct mp_top_device, device, &process->devices) {
         if (device->type == MP_DEVICE_CPU) {
             device->process = process->resident;
             if (!sysinfo(&machine)) device->total = (uint64_t)machine.totalram * machine.mem_unit;
@@ -236,8 +234,7 @@ static char *copy_or_null(const char *from)
 void mp_top_processes_copy(const struct mp_top_processes *from, struct mp_top_processes *to)
 {
     *to = (struct mp_top_processes){0};
-    for (size_t i = 0; i < from->count; i++) {
-        const struct mp_top_process *old = &from->at[i];
+    mp_vec_each (const struct mp_top_process, old, from) {
         struct mp_top_process copy = *old;
         copy.title = copy_or_null(old->title);
         copy.rank = copy_or_null(old->rank);
@@ -278,8 +275,7 @@ const struct mp_top_growth *mp_top_growth_of(const struct mp_top_process *proces
 uint64_t mp_top_weight(const struct mp_top_process *process)
 {
     uint64_t most = 0, most_of_cpu = 0;
-    for (size_t i = 0; i < process->devices.count; i++) {
-        const struct mp_top_device *device = &process->devices.at[i];
+    mp_vec_each (const struct mp_top_device, device, &process->devices) {
         uint64_t *to = device->type == MP_DEVICE_CPU ? &most_of_cpu : &most;
         if (device->allocated > *to) *to = device->allocated;
     }

@@ -23,8 +23,7 @@
 const struct mp_top_process *mp_top_chosen(const struct mp_top_view *view, const struct mp_top_state *state)
 {
     const struct mp_top_process *best = NULL;
-    for (size_t i = 0; i < state->processes.count; i++) {
-        const struct mp_top_process *process = &state->processes.at[i];
+    mp_vec_each (const struct mp_top_process, process, &state->processes) {
         if (process->recording == view->chosen) return process;
         if (!best || mp_top_weight(process) > mp_top_weight(best)) best = process;
     }

@@ -191,8 +191,7 @@ void mp_top_gather_round(struct mp_top_gather *gather)
 {
     struct mp_top_processes fresh = {0};
     find_sessions(gather);
-    for (size_t i = 0; i < gather->sessions.count; i++) {
-        struct session *session = &gather->sessions.at[i];
+    mp_vec_each (struct session, session, &gather->sessions) {
         if (session->connection >= 0) continue;
         session->status = ask(session->path, MP_CONTROL_OVERVIEW, 0, &session->connection, &session->file);
     }

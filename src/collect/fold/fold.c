@@ -119,8 +119,7 @@ static enum mp_status write_samples(struct folding *folding, struct mp_error *er
     struct mp_sample *samples = malloc((2 * folding->counters.count + 1) * sizeof *samples);
     size_t count = 0;
     if (!samples) return no_memory(error);
-    for (size_t i = 0; i < folding->counters.count; i++) {
-        const struct counter *counter = &folding->counters.at[i];
+    mp_vec_each (const struct counter, counter, &folding->counters) {
         if (counter->highest.time_ns != counter->last.time_ns) samples[count++] = counter->highest;
         samples[count++] = counter->last;
     }

@@ -54,8 +54,7 @@ static bool find_pools(struct mp_history *history)
     const struct mp_segment **sorted = mp_segments_sorted(history->coming.segments.at, count);
     for (uint16_t number = 0; sorted && number < history->tracks.count; number++) {
         struct mp_history_track *track = &history->tracks.at[number];
-        for (size_t i = 0; i < track->entries.count; i++) {
-            struct mp_history_entry *entry = &track->entries.at[i];
+        mp_vec_each (struct mp_history_entry, entry, &track->entries) {
             if (entry->pool != MP_BYTES_UNKNOWN) continue;
             const struct mp_segment *segment = mp_segment_at(sorted, count, number, entry->address);
             if (segment) entry->pool = segment->pool;
@@ -145,8 +144,7 @@ static enum mp_status end_reading(struct mp_history *history, struct mp_ledger *
         history->coming = before;
     }
     /* A reading takes all entries that PyTorch has, so allocations until now wait for no later entry. */
-    for (size_t i = 0; i < history->tracks.count; i++) {
-        struct mp_history_track *track = &history->tracks.at[i];
+    mp_vec_each (struct mp_history_track, track, &history->tracks) {
         track->entries.count = 0;
         drop_first(track, first_from(track, moment_ns));
     }

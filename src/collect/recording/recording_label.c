@@ -31,8 +31,7 @@ static struct mp_base_block *block_at(struct mp_recording *recording, uint64_t a
         if (rank > best_rank) best = block, best_rank = rank;
     }
     if (best) return best;
-    for (size_t i = 0; i < ledger->blocks.count; i++) {
-        struct mp_base_block *block = &ledger->blocks.at[i];
+    mp_vec_each (struct mp_base_block, block, &ledger->blocks) {
         if (block->track == MP_LEDGER_SLOT_FREE || address - block->address >= block->bytes ||
             block->bytes == MP_BYTES_UNKNOWN ||
             (recording->config.sample_bytes && is_beyond(recording, block, address)))

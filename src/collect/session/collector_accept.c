@@ -181,8 +181,7 @@ static struct mp_collected *asked_for(const struct mp_collector *collector, uint
 {
     struct mp_collected *found = NULL;
     bool any = pid == (uint32_t)collector->command || pid == (uint32_t)getpid();
-    for (size_t i = 0; i < collector->processes.count; i++) {
-        struct mp_collected *process = &collector->processes.at[i];
+    mp_vec_each (struct mp_collected, process, &collector->processes) {
         if (process->pid == pid) return process;
         if (any && (!found || process->recording->events > found->recording->events)) found = process;
     }

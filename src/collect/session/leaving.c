@@ -28,8 +28,7 @@ bool mp_leaving_may(struct mp_recording *recording, uint64_t below_bytes)
 
 static void note(const struct mp_leaving *leaving, struct mp_recording *recording)
 {
-    for (size_t i = 0; i < leaving->rows.count; i++) {
-        const struct mp_left_out *row = &leaving->rows.at[i];
+    mp_vec_each (const struct mp_left_out, row, &leaving->rows) {
         if (row->owner != recording->id || !row->processes) continue;
         char text[320], counted[MP_MEMBER_COUNTED], peak[MP_UNIT_TEXT], events[MP_UNIT_TEXT];
         snprintf(text, sizeof text,

@@ -490,8 +490,7 @@ static void write_properties(struct trace *trace)
     struct mp_buffer *out = &trace->chrome.sink.text;
     bool any = false;
     mp_buffer_append_text(out, "\"deviceProperties\": [");
-    for (size_t i = 0; i < trace->model->devices.count; i++) {
-        const struct mp_device *device = &trace->model->devices.at[i];
+    mp_vec_each (const struct mp_device, device, &trace->model->devices) {
         const char *model = mp_model_text(trace->model, device->model);
         const char *name = mp_model_text(trace->model, device->name);
         if (!chrome_has_row(name) || device->total_bytes == MP_BYTES_UNKNOWN) continue;
@@ -507,8 +506,7 @@ static void write_samples(struct trace *trace)
 {
     const struct mp_model *model = trace->model;
     const struct mp_window *window = &trace->query->window;
-    for (size_t i = 0; i < model->samples.count; i++) {
-        const struct mp_sample *sample = &model->samples.at[i];
+    mp_vec_each (const struct mp_sample, sample, &model->samples) {
         const char *counter = mp_model_text(model, sample->counter);
         if (sample->time_ns >= window->from_ns && sample->time_ns <= window->to_ns)
             chrome_counter(&trace->chrome, chrome_row(counter, trace->pid), counter, "bytes",

@@ -404,8 +404,7 @@ static uint32_t rename_node(struct renaming *renaming, uint32_t node)
 static void rename_stacks(struct renaming *renaming)
 {
     struct mp_model *model = renaming->model;
-    for (size_t i = 0; i < model->frames.count; i++) {
-        struct mp_model_frame *frame = &model->frames.at[i];
+    mp_vec_each (struct mp_model_frame, frame, &model->frames) {
         for (uint32_t k = 0; k < frame->line_count; k++) {
             struct mp_model_line *line = &model->lines.at[frame->first_line + k];
             uint32_t function = rename_function(renaming, &frame->raw, line->function, line->file);
@@ -427,8 +426,7 @@ static void rename_stacks(struct renaming *renaming)
 static void rename_tables(struct renaming *renaming)
 {
     struct mp_model *model = renaming->model;
-    for (size_t i = 0; i < model->devices.count; i++) {
-        struct mp_device *device = &model->devices.at[i];
+    mp_vec_each (struct mp_device, device, &model->devices) {
         device->name = new_name(renaming, ROLE_DEVICE, device->name);
         device->model = new_name(renaming, ROLE_MODEL, device->model);
         device->uuid = 0;

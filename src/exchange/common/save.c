@@ -208,8 +208,7 @@ static enum mp_status save_holders(struct saver *s)
     for (size_t look = 0; look <= model->looks.count; look++) {
         const struct mp_model_look *end = look < model->looks.count ? &model->looks.at[look] : NULL;
         uint64_t time_ns = end ? end->time_ns : model->duration_ns;
-        for (size_t i = 0; i < model->holders.count; i++) {
-            const struct mp_model_holder *from = &model->holders.at[i];
+        mp_vec_each (const struct mp_model_holder, from, &model->holders) {
             struct mp_block_holder row = {
                 time_ns, s->numbers[from->block], from->kind, from->certain, from->path, from->file, from->line};
             if (from->look == look) mp_vec_add(&rows, row);
@@ -230,8 +229,7 @@ static enum mp_status save_metadata(struct saver *s)
 {
     const struct mp_model *model = s->model;
     MP_VEC(struct mp_block_metadata) rows = {0};
-    for (size_t i = 0; i < model->metadata.count; i++) {
-        const struct mp_model_metadata *from = &model->metadata.at[i];
+    mp_vec_each (const struct mp_model_metadata, from, &model->metadata) {
         struct mp_block_metadata row = {from->time_ns, s->numbers[from->block], from->kind, from->text};
         mp_vec_add(&rows, row);
     }

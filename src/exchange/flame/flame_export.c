@@ -44,8 +44,7 @@ static void put_frames(struct mp_json *json, const struct mp_flames *flames)
 {
     mp_json_object(json, "shared");
     mp_json_array(json, "frames");
-    for (uint32_t i = 0; i < flames->frames.count; i++) {
-        const struct mp_flame_frame *frame = &flames->frames.at[i];
+    mp_vec_each (const struct mp_flame_frame, frame, &flames->frames) {
         mp_json_object(json, NULL);
         mp_json_text(json, "name", mp_intern_get(&flames->texts, frame->function, NULL));
         if (frame->file) mp_json_text(json, "file", mp_intern_get(&flames->texts, frame->file, NULL));

@@ -160,8 +160,7 @@ static enum mp_status put_events(struct importer *importer)
 {
     const struct mp_kineto *kineto = importer->kineto;
     size_t next = 0;
-    for (size_t i = 0; i < kineto->memory.count; i++) {
-        const struct mp_kineto_memory *memory = &kineto->memory.at[i];
+    mp_vec_each (const struct mp_kineto_memory, memory, &kineto->memory) {
         while (next < importer->boundaries.count && comes_first(&importer->boundaries.at[next], memory))
             put_boundary(importer, &importer->boundaries.at[next++]);
         put_memory(importer, memory);
@@ -181,8 +180,7 @@ static bool make_base(const struct importer *importer, struct mp_base_block *blo
             .block = device->rest_block, .bytes = device->rest_bytes, .track = (uint16_t)i, .kind = kind_of(device)};
         if (device->has_rest) blocks[count++] = rest;
     }
-    for (size_t i = 0; i < kineto->memory.count; i++) {
-        const struct mp_kineto_memory *memory = &kineto->memory.at[i];
+    mp_vec_each (const struct mp_kineto_memory, memory, &kineto->memory) {
         struct mp_base_block block = {.block = memory->block,
                                       .address = memory->address,
                                       .bytes = memory->bytes,

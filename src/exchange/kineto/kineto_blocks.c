@@ -74,8 +74,7 @@ static void find_bases(struct mp_kineto *kineto)
         struct mp_kineto_device *device = &kineto->devices.at[d];
         uint64_t sum = 0, dead = 0;
         device->base_bytes = device->rest_bytes = MP_BYTES_UNKNOWN;
-        for (size_t i = 0; i < kineto->memory.count; i++) {
-            const struct mp_kineto_memory *memory = &kineto->memory.at[i];
+        mp_vec_each (const struct mp_kineto_memory, memory, &kineto->memory) {
             if (memory->device != d || memory->type == MP_EVENT_OOM) continue;
             sum += signed_bytes(memory);
             if (memory->type == MP_EVENT_FREE && memory->alloc == MP_NONE) dead += memory->bytes;
@@ -126,8 +125,7 @@ static void number_blocks(struct mp_kineto *kineto)
     for (size_t i = 0; i < kineto->devices.count; i++)
         if (kineto->devices.at[i].has_rest) kineto->devices.at[i].rest_block = next++;
     for (int allocs = 0; allocs < 2; allocs++) {
-        for (size_t i = 0; i < kineto->memory.count; i++) {
-            struct mp_kineto_memory *memory = &kineto->memory.at[i];
+        mp_vec_each (struct mp_kineto_memory, memory, &kineto->memory) {
             bool base = memory->type == MP_EVENT_FREE && memory->alloc == MP_NONE;
             if (allocs ? memory->type == MP_EVENT_ALLOC : base) memory->block = next++;
         }

@@ -219,8 +219,7 @@ static void drop_other_processes(struct mp_kineto *kineto)
 
 static void name_threads(struct mp_kineto *kineto)
 {
-    for (size_t i = 0; i < kineto->owners.count; i++) {
-        const struct mp_kineto_owner *owner = &kineto->owners.at[i];
+    mp_vec_each (const struct mp_kineto_owner, owner, &kineto->owners) {
         const uint64_t *name = mp_map_find(&kineto->thread_names, key_of(owner->pid, owner->tid));
         struct mp_thread_info thread = {(uint32_t)owner->tid, name ? (uint32_t)*name : 0};
         mp_vec_add(&kineto->tables.threads, thread);

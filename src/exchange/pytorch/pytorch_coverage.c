@@ -156,8 +156,7 @@ void mp_pytorch_sentences_make(struct mp_pytorch_snapshot *snapshot, bool has_ti
 {
     struct notes t = {.snapshot = snapshot, .to = sentences};
     bool any_trace = false;
-    for (size_t i = 0; i < snapshot->devices.count; i++) {
-        const struct mp_pytorch_device *device = &snapshot->devices.at[i];
+    mp_vec_each (const struct mp_pytorch_device, device, &snapshot->devices) {
         any_trace |= device->trace.count;
         note_beginning(&t, device);
         note_differences(&t, device);

@@ -140,8 +140,7 @@ static void end_life(struct places *places, uint32_t index)
 static uint64_t highest_end(const struct mp_pytorch_lives *lives)
 {
     uint64_t highest = 0;
-    for (size_t i = 0; i < lives->all.count; i++) {
-        const struct mp_pytorch_life *life = &lives->all.at[i];
+    mp_vec_each (const struct mp_pytorch_life, life, &lives->all) {
         bool sane = life->address < ADDRESS_MAX && life->bytes < ADDRESS_MAX;
         if (sane && life->address + life->bytes > highest) highest = life->address + life->bytes;
     }

@@ -187,8 +187,7 @@ static void put_blocks(struct database *db)
                event_or_null(blocks->free_event[row.block]), row.free_ns, row.free_step, row.region, row.module,
                row.role, row.label, row.requested, row.stream, *row.torch_pool ? row.torch_pool : NULL);
     }
-    for (size_t i = 0; i < db->model->resizes.count; i++) {
-        const struct mp_model_resize *resize = &db->model->resizes.at[i];
+    mp_vec_each (const struct mp_model_resize, resize, &db->model->resizes) {
         if (mp_block_rows_pick(db->rows, resize->block))
             insert(db, RESIZES, "nnn", (uint64_t)resize->block, (uint64_t)resize->event, resize->bytes);
     }
@@ -196,8 +195,7 @@ static void put_blocks(struct database *db)
 
 static void put_labels(struct database *db)
 {
-    for (size_t i = 0; i < db->model->labels.count; i++) {
-        const struct mp_model_label *label = &db->model->labels.at[i];
+    mp_vec_each (const struct mp_model_label, label, &db->model->labels) {
         if (mp_block_rows_pick(db->rows, label->block))
             insert(db, LABELS, "nntt", (uint64_t)label->block, event_or_null(label->event), mp_role_name(label->role),
                    label->name ? mp_model_text(db->model, label->name) : NULL);

@@ -188,8 +188,7 @@ static enum mp_status end_others(struct mp_state *state, struct mp_error *error)
     struct mp_ledger *ledger = &state->ledger;
     bool *there = calloc(ledger->blocks.count + 1, sizeof *there);
     if (!there) return no_memory(error);
-    for (size_t i = 0; i < state->base.count; i++) {
-        const struct mp_base_block *listed = &state->base.at[i];
+    mp_vec_each (const struct mp_base_block, listed, &state->base) {
         const struct mp_base_block *block = mp_ledger_at(ledger, listed->track, listed->address);
         if (is_same(block, listed)) there[block - ledger->blocks.at] = true;
     }

@@ -274,8 +274,7 @@ static void print_cells(const struct mp_table *table, struct mp_text *text, cons
 void mp_table_finish(struct mp_table *table, struct mp_text *text)
 {
     size_t widths[256] = {0};
-    for (size_t i = 0; i < table->cells.count; i++) {
-        const struct mp_table_cell *cell = &table->cells.at[i];
+    mp_vec_each (const struct mp_table_cell, cell, &table->cells) {
         if (!cell->wide && cell->width > widths[cell->column]) widths[cell->column] = cell->width;
     }
     print_cells(table, text, widths);

@@ -108,8 +108,7 @@ static void put_processes(struct facts *f)
 static void put_groups(struct facts *f)
 {
     mp_json_array(&f->json, "groups");
-    for (size_t i = 0; i < f->job->groups.count; i++) {
-        const struct mp_job_group *group = &f->job->groups.at[i];
+    mp_vec_each (const struct mp_job_group, group, &f->job->groups) {
         struct mp_buffer name = {0};
         mp_job_group_name(&name, f->job, group, group->count);
         mp_json_object(&f->json, NULL);
@@ -173,8 +172,7 @@ static void put_devices(struct facts *f)
 {
     uint64_t from = f->job->from_unix_ns;
     mp_json_array(&f->json, "devices");
-    for (size_t i = 0; i < f->job->devices.count; i++) {
-        const struct mp_job_device *device = &f->job->devices.at[i];
+    mp_vec_each (const struct mp_job_device, device, &f->job->devices) {
         mp_json_object(&f->json, NULL);
         put_text(f, "host", device->host);
         put_text(f, "device", device->device);
@@ -245,8 +243,7 @@ static void put_sites(struct facts *f)
 static void put_holdings(struct facts *f)
 {
     mp_json_array(&f->json, "holdings");
-    for (size_t i = 0; i < f->rows->holdings.count; i++) {
-        const struct mp_job_holding *holding = &f->rows->holdings.at[i];
+    mp_vec_each (const struct mp_job_holding, holding, &f->rows->holdings) {
         mp_json_number(&f->json, NULL, holding->process);
         put_stack(f, holding->stack);
         mp_json_number(&f->json, NULL, holding->bytes);

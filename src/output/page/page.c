@@ -40,8 +40,7 @@ static void put_pools(struct mp_json *json, const struct mp_pool_lines *pools, u
 {
     char text[32];
     mp_json_array(json, "pools");
-    for (size_t i = 0; i < pools->all.count; i++) {
-        const struct mp_pool_line *line = &pools->all.at[i];
+    mp_vec_each (const struct mp_pool_line, line, &pools->all) {
         mp_json_object(json, NULL);
         mp_json_text(json, "pool", pool_text(line->pool, text));
         mp_json_number(json, "most", line->most);

@@ -434,8 +434,7 @@ static void add_note(struct maker *make, size_t event)
 static void add_samples(struct maker *make)
 {
     struct sample_columns *to = &make->samples;
-    for (size_t i = 0; i < make->model->samples.count; i++) {
-        const struct mp_sample *sample = &make->model->samples.at[i];
+    mp_vec_each (const struct mp_sample, sample, &make->model->samples) {
         if (sample->value == MP_BYTES_UNKNOWN) continue;
         to->count++;
         mp_page_add_time(&to->time, &to->last_time, sample->time_ns / make->shared.time_unit_ns);

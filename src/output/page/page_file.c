@@ -13,8 +13,7 @@ void mp_page_put_columns(struct mp_json *json, const struct mp_page_columns *col
 {
     size_t bytes = 0;
     mp_json_array(json, "columns");
-    for (size_t i = 0; i < columns->count; i++) {
-        const struct mp_page_column *column = &columns->at[i];
+    mp_vec_each (const struct mp_page_column, column, columns) {
         mp_json_array(json, NULL);
         mp_json_text(json, NULL, column->name);
         mp_json_number(json, NULL, column->count);

@@ -173,8 +173,7 @@ static void put_steps(struct mp_text *text, const struct mp_job_view *job)
     char name[MP_JOB_NAME];
     const struct mp_job_step *highest = NULL;
     uint64_t widest = 0, step = 0;
-    for (size_t i = 0; i < job->steps.count; i++) {
-        const struct mp_job_step *row = &job->steps.at[i];
+    mp_vec_each (const struct mp_job_step, row, &job->steps) {
         if (!highest || row->most > highest->most) highest = row;
         if (row->most - row->least <= widest || row->processes < 2) continue;
         widest = row->most - row->least;

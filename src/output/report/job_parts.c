@@ -239,8 +239,7 @@ static struct chosen_sites choose_sites(const struct mp_job_view *job, enum mp_j
 {
     const struct mp_model_job *rows = &job->model->job;
     struct chosen_sites sites = {.job = job, .at = mp_alloc((rows->sites.count + 1) * sizeof *sites.at)};
-    for (size_t i = 0; i < rows->sites.count; i++) {
-        const struct mp_job_site *site = &rows->sites.at[i];
+    mp_vec_each (const struct mp_job_site, site, &rows->sites) {
         if (site->sense != sense || (one_kind && site->kind != job->groups.at[0].kind)) continue;
         sites.bytes += site->bytes;
         sites.at[sites.count++] = site;

@@ -161,8 +161,7 @@ static void put_sites_of_cause(struct mp_table *table, unsigned columns, const s
     struct mp_buffer line = {0};
     uint32_t more = 0;
     if (first->sum.sites < 2) return;
-    for (size_t i = 0; i < leaks->findings.count; i++) {
-        const struct mp_leak_finding *finding = &leaks->findings.at[i];
+    mp_vec_each (const struct mp_leak_finding, finding, &leaks->findings) {
         if (finding->cause != first->cause || finding->sum.sites || more++ >= SITES_SHOWN) continue;
         mp_buffer_append_text(&line, more > 1 ? "; " : "");
         mp_site_text(&line, shown->model, &(const struct mp_site){.stack = finding->stack, .births = 1});
@@ -263,8 +262,7 @@ static void put_sites(struct mp_json *json, const struct mp_model *model, const 
 static void put_causes(struct mp_json *json, const struct mp_model *model, const struct mp_leaks *leaks)
 {
     mp_json_array(json, "causes");
-    for (size_t i = 0; i < leaks->findings.count; i++) {
-        const struct mp_leak_finding *finding = &leaks->findings.at[i];
+    mp_vec_each (const struct mp_leak_finding, finding, &leaks->findings) {
         const struct mp_holders_site *held = finding->held;
         const struct mp_holder *holder = held && held->count ? &leaks->holders.holders.at[held->first] : NULL;
         if (!finding->sum.sites) continue;

@@ -194,8 +194,7 @@ static void short_rows(struct mp_table *table, unsigned columns, const struct mp
     struct folded package = {0}, native = {0};
     size_t rows = 0, more = 0;
     bool backward = false; /* a line marked "backward of" was printed */
-    for (size_t i = 0; i < lines->count; i++) {
-        const struct mp_stack_line *line = &lines->at[i];
+    mp_vec_each (const struct mp_stack_line, line, lines) {
         if (!is_shown(line, shown)) {
             if (!line->cut && line->language != MP_BACKWARD)
                 fold(line->language == MP_PYTHON ? &package : &native, line);

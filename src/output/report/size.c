@@ -139,8 +139,7 @@ static size_t find_growing(const struct mp_size_answer *answer, const struct mp_
     size_t count = 0;
     while (count < room) {
         const struct mp_size_site *best = NULL;
-        for (size_t i = 0; i < answer->sites.count; i++) {
-            const struct mp_size_site *site = &answer->sites.at[i];
+        mp_vec_each (const struct mp_size_site, site, &answer->sites) {
             bool taken = false;
             for (size_t k = 0; k < count; k++)
                 taken |= most[k] == site;

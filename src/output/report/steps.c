@@ -24,8 +24,7 @@ static void put_groups(struct mp_json *json, const char *key, const void *of, co
     size_t number = (size_t)((const struct mp_step_row *)row - steps->report->steps.at);
     if (!groups) return;
     mp_json_array(json, key);
-    for (size_t i = 0; i < groups->groups.count; i++) {
-        const struct mp_step_group *group = &groups->groups.at[i];
+    mp_vec_each (const struct mp_step_group, group, &groups->groups) {
         uint64_t bytes = groups->bytes[number * groups->columns + group->column];
         if (!bytes) continue;
         mp_json_object(json, NULL);

@@ -243,8 +243,7 @@ START_TEST(growth_is_looked_for_where_it_shows)
 static uint64_t moved(const struct scene *scene, uint16_t track, int64_t first, int64_t end, bool came)
 {
     uint64_t sum = 0;
-    for (size_t i = 0; i < scene->blocks.count; i++) {
-        const struct scene_block *block = &scene->blocks.at[i];
+    mp_vec_each (const struct scene_block, block, &scene->blocks) {
         if (block->track != track) continue;
         for (int64_t event = first; event < end; event++) {
             uint64_t before = scene_lives(block, event) ? scene_bytes(block, event) : 0;
@@ -316,8 +315,7 @@ static int64_t region_end(const struct scene *scene, int64_t first)
 static uint64_t kept(const struct scene *scene, uint16_t track, int64_t first, int64_t end)
 {
     uint64_t came = moved(scene, track, first, end, true), went = 0;
-    for (size_t i = 0; i < scene->blocks.count; i++) {
-        const struct scene_block *block = &scene->blocks.at[i];
+    mp_vec_each (const struct scene_block, block, &scene->blocks) {
         if (block->track != track || block->born < first || block->born >= end) continue;
         for (int64_t event = first; event < end; event++) {
             uint64_t before = scene_lives(block, event) ? scene_bytes(block, event) : 0;

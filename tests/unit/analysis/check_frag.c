@@ -133,8 +133,7 @@ static void check_segment(const struct layout *layout, size_t index, const struc
     ck_assert_uint_eq(segment->held, held);
     ck_assert_uint_eq(segment->largest_free, largest);
     bool pinned = held && 2 * held < from->bytes, found = false;
-    for (size_t i = 0; i < frag->pins.count; i++) {
-        const struct mp_frag_pin *pin = &frag->pins.at[i];
+    mp_vec_each (const struct mp_frag_pin, pin, &frag->pins) {
         if (pin->address != from->address) continue;
         found = true;
         ck_assert_uint_eq(pin->segment_bytes, from->bytes);

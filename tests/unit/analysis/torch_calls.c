@@ -48,8 +48,7 @@ static void list(void)
     printf(" %" PRIu64 " %" PRIu64 "\n", stats->peak_active, stats->peak_requested);
     struct mp_torch_listing listing = {0};
     mp_torch_list(allocator, &listing);
-    for (size_t i = 0; i < listing.segments.count; i++) {
-        const struct mp_torch_segment *segment = &listing.segments.at[i];
+    mp_vec_each (const struct mp_torch_segment, segment, &listing.segments) {
         printf("segment %" PRIu64 " %" PRIu64 " %" PRIu64 " %u %d %d\n", segment->address, segment->bytes,
                segment->stream, segment->pool, segment->small, segment->expandable);
         for (size_t k = 0; k < segment->block_count; k++) {

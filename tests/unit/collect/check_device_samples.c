@@ -143,8 +143,7 @@ static const char *samples_of(const struct mp_model *model)
 {
     static char text[4096];
     *text = '\0';
-    for (size_t i = 0; i < model->samples.count; i++) {
-        const struct mp_sample *sample = &model->samples.at[i];
+    mp_vec_each (const struct mp_sample, sample, &model->samples) {
         const char *counter = mp_model_text(model, sample->counter);
         if (!strncmp(counter, "cpu/", 4)) continue;
         ck_assert_uint_eq(sample->value % MIB, 0);

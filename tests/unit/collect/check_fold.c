@@ -48,8 +48,7 @@ static uint64_t level(const struct truth *truth, uint16_t track, int64_t moment,
 {
     uint64_t bytes = 0;
     *blocks = 0;
-    for (size_t i = 0; i < truth->blocks.count; i++) {
-        const struct truth_block *block = &truth->blocks.at[i];
+    mp_vec_each (const struct truth_block, block, &truth->blocks) {
         if (block->track != track || !lives(block, moment)) continue;
         bytes += block->bytes;
         ++*blocks;
@@ -217,8 +216,7 @@ static struct mp_model *finish(struct mp_writer *writer)
 static void check_sites(const struct truth *truth, uint16_t track, int64_t moment, const struct mp_sites *sites)
 {
     uint64_t bytes[STACKS] = {0}, blocks[STACKS] = {0}, found = 0;
-    for (size_t i = 0; i < truth->blocks.count; i++) {
-        const struct truth_block *block = &truth->blocks.at[i];
+    mp_vec_each (const struct truth_block, block, &truth->blocks) {
         if (block->track != track || !lives(block, moment)) continue;
         bytes[block->stack] += block->bytes;
         blocks[block->stack]++;

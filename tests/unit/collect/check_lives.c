@@ -177,8 +177,7 @@ START_TEST(there_is_an_end_to_them)
     }
     ck_assert_uint_le(most, MP_LIVES_ENDED);
     ck_assert_uint_gt(most, MP_LIVES_ENDED / 2);
-    for (size_t i = 0; i < world->lives.ended.count; i++) {
-        const struct mp_life *life = &world->lives.ended.at[i];
+    mp_vec_each (const struct mp_life, life, &world->lives.ended) {
         ck_assert_uint_lt(life->birth, life->death);
         ck_assert_uint_ge(life->death, last_death);
         last_death = life->death;

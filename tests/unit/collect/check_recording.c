@@ -302,8 +302,7 @@ static void write_part(struct mp_writer *writer, const struct traffic *traffic, 
             all->blocks.bytes[i] != MP_BYTES_UNKNOWN)
             live[all->blocks.track[i]] += all->blocks.bytes[i];
     }
-    for (size_t i = 0; i < traffic->labels.count; i++) {
-        const struct mp_label *label = &traffic->labels.at[i];
+    mp_vec_each (const struct mp_label, label, &traffic->labels) {
         if (label->time_ns >= begin_ns && label->time_ns < end_ns)
             ck_assert(!mp_writer_labels(writer, label, 1, &error));
     }
@@ -359,8 +358,7 @@ static void check_past_sites(const struct mp_model *model, uint16_t track, const
         }
         struct mp_past_site reported = sum; /* there may be several entries of one */
         reported.bytes = reported.blocks = 0;
-        for (size_t k = 0; k < model->past_sites.count; k++) {
-            const struct mp_past_site *other = &model->past_sites.at[k];
+        mp_vec_each (const struct mp_past_site, other, &model->past_sites) {
             if (other->track != track || other->stack != site->stack || other->kind != site->kind ||
                 other->module != site->module)
                 continue;
@@ -673,8 +671,7 @@ static uint64_t live_bytes(const struct traffic *traffic, uint16_t track, uint32
 {
     uint64_t bytes = 0;
     *blocks = 0;
-    for (size_t i = 0; i < traffic->live.count; i++) {
-        const struct mp_base_block *block = &traffic->live.at[i];
+    mp_vec_each (const struct mp_base_block, block, &traffic->live) {
         if (block->track != track || (module && block->module != module)) continue;
         bytes += block->bytes;
         ++*blocks;

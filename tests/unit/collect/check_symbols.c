@@ -152,8 +152,7 @@ static int compare_all(const char *path, const char *reference, const struct ran
 {
     struct mp_symbols *symbols = open_file(path, NULL);
     uint64_t start = UINT64_MAX, end = 0;
-    for (size_t i = 0; i < ranges->of.count; i++) {
-        const struct range *range = &ranges->of.at[i];
+    mp_vec_each (const struct range, range, &ranges->of) {
         if (range->start < start) start = range->start;
         if (range->start + range->size > end) end = range->start + range->size;
     }

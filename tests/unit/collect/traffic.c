@@ -159,8 +159,7 @@ static void label_block(struct traffic *traffic, const struct mp_event *event)
     static const unsigned ranks[TRAFFIC_TRACKS] = {1, 3, 2, 3};
     struct mp_base_block *best = NULL;
     unsigned best_rank = 0;
-    for (size_t i = 0; i < traffic->live.count; i++) {
-        struct mp_base_block *block = &traffic->live.at[i];
+    mp_vec_each (struct mp_base_block, block, &traffic->live) {
         uint64_t into = event->address - block->address;
         if (into >= block->bytes) continue;
         unsigned rank = ranks[block->track] + (into ? 0 : 10);

@@ -509,8 +509,7 @@ void make_recording(struct maker *maker, int fd, size_t rounds, size_t events, b
 
 void free_made(struct maker *maker)
 {
-    for (size_t i = 0; i < maker->chunks.count; i++) {
-        struct made_chunk *made = &maker->chunks.at[i];
+    mp_vec_each (struct made_chunk, made, &maker->chunks) {
         if (made->kind == MP_CHUNK_STRINGS)
             for (size_t k = 0; k < made->count; k++)
                 free((void *)(uintptr_t)((struct mp_string *)made->rows)[k].text);

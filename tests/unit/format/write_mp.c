@@ -140,8 +140,7 @@ int main(int argc, char **argv)
     int fd = open(argv[1], O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (fd < 0) return EXIT_FAILURE;
     make_recording(&maker, fd, 6, argc > 2 ? strtoul(argv[2], NULL, 10) : 3000, true);
-    for (size_t i = 0; i < maker.chunks.count; i++) {
-        const struct made_chunk *made = &maker.chunks.at[i];
+    mp_vec_each (const struct made_chunk, made, &maker.chunks) {
         printf("chunk %d %zu %" PRIu64 "\n", (int)made->kind, made->count, made->time_ns);
         for (size_t row = 0; row < made->count; row++)
             print_row(made, row);

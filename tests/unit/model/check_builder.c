@@ -36,8 +36,7 @@ static void check_counts(const struct scene *scene, uint16_t track)
 {
     const struct mp_model_track_sum *sum = &scene->model->sums.at[track];
     uint64_t allocs = 0, frees = 0, ooms = 0, all = 0, reserved = MP_BYTES_UNKNOWN;
-    for (size_t i = 0; i < scene->events.count; i++) {
-        const struct mp_event *event = &scene->events.at[i];
+    mp_vec_each (const struct mp_event, event, &scene->events) {
         bool has_track = event->type <= MP_EVENT_OOM || event->type == MP_EVENT_RESERVED;
         if (!has_track || event->track != track) continue;
         all++;

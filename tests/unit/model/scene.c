@@ -31,8 +31,7 @@ uint64_t scene_bytes(const struct scene_block *block, int64_t moment)
 uint64_t scene_level(const struct scene *scene, uint16_t track, int64_t moment)
 {
     uint64_t level = 0;
-    for (size_t i = 0; i < scene->blocks.count; i++) {
-        const struct scene_block *block = &scene->blocks.at[i];
+    mp_vec_each (const struct scene_block, block, &scene->blocks) {
         if (block->track != track || !scene_lives(block, moment)) continue;
         uint64_t bytes = scene_bytes(block, moment);
         if (bytes != MP_BYTES_UNKNOWN) level += bytes;
