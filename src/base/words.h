@@ -150,6 +150,11 @@ enum mp_device_type { MP_DEVICE_CPU = 0, MP_DEVICE_CUDA = 1 };
 
 #define MP_NONE          UINT32_MAX /* no event, no block, no step */
 #define MP_BYTES_UNKNOWN UINT64_MAX
+/* For sums: unknown bytes count as none. */
+static inline uint64_t mp_known(uint64_t bytes)
+{
+    return bytes == MP_BYTES_UNKNOWN ? 0 : bytes;
+}
 
 #define MP_DEVICES_MAX 1024 /* more than any machine has; files with more are refused */
 

@@ -1,4 +1,4 @@
-/* A command of memprof: one file, one of these, one line in commands.c. */
+/* A command of memprof: one file, one of these, one line below. */
 #pragma once
 
 #include "cli/messages.h"
@@ -22,6 +22,37 @@ struct mp_command {
     bool hidden;           /* not in the list of commands */
     int (*run)(const struct mp_invocation *invocation); /* returns an exit status */
 };
+
+/* In the order of use: record, read, export. */
+#define MP_COMMANDS(X)                                                                                                 \
+    X(snapshot)                                                                                                        \
+    X(attach)                                                                                                          \
+    X(top)                                                                                                             \
+    X(plan)                                                                                                            \
+    X(report)                                                                                                          \
+    X(peak)                                                                                                            \
+    X(leaks)                                                                                                           \
+    X(holders)                                                                                                         \
+    X(steps)                                                                                                           \
+    X(advise)                                                                                                          \
+    X(frag)                                                                                                            \
+    X(size)                                                                                                            \
+    X(compare)                                                                                                         \
+    X(info)                                                                                                            \
+    X(trace_plot)                                                                                                      \
+    X(segment_plot)                                                                                                    \
+    X(chrome_trace)                                                                                                    \
+    X(flamegraph)                                                                                                      \
+    X(export)                                                                                                          \
+    X(import)                                                                                                          \
+    X(merge)                                                                                                           \
+    X(recover)                                                                                                         \
+    X(anonymize)                                                                                                       \
+    X(doctor)                                                                                                          \
+    X(mcp)                                                                                                             \
+    X(help)
+#define MP_COMMAND_DECLARE(name) extern const struct mp_command mp_command_##name;
+MP_COMMANDS(MP_COMMAND_DECLARE)
 
 extern const struct mp_command *const mp_commands[]; /* in order of --help, NULL-terminated */
 

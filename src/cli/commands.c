@@ -3,40 +3,8 @@
 #include "cli/command.h"
 #include "cli/gone.h"
 
-/* In the order of use: record, read, export. */
-#define COMMANDS(X)                                                                                                    \
-    X(snapshot)                                                                                                        \
-    X(attach)                                                                                                          \
-    X(top)                                                                                                             \
-    X(plan)                                                                                                            \
-    X(report)                                                                                                          \
-    X(peak)                                                                                                            \
-    X(leaks)                                                                                                           \
-    X(holders)                                                                                                         \
-    X(steps)                                                                                                           \
-    X(advise)                                                                                                          \
-    X(frag)                                                                                                            \
-    X(size)                                                                                                            \
-    X(compare)                                                                                                         \
-    X(info)                                                                                                            \
-    X(trace_plot)                                                                                                      \
-    X(segment_plot)                                                                                                    \
-    X(chrome_trace)                                                                                                    \
-    X(flamegraph)                                                                                                      \
-    X(export)                                                                                                          \
-    X(import)                                                                                                          \
-    X(merge)                                                                                                           \
-    X(recover)                                                                                                         \
-    X(anonymize)                                                                                                       \
-    X(doctor)                                                                                                          \
-    X(mcp)                                                                                                             \
-    X(help)
-
-#define DECLARE(name) extern const struct mp_command mp_command_##name;
-COMMANDS(DECLARE)
-
 #define ENTRY(name) &mp_command_##name,
-const struct mp_command *const mp_commands[] = {COMMANDS(ENTRY) NULL};
+const struct mp_command *const mp_commands[] = {MP_COMMANDS(ENTRY) NULL};
 
 const struct mp_command *mp_command_find(const char *name)
 {

@@ -146,11 +146,6 @@ static uint64_t size_now(const struct mp_builder *b, uint32_t block)
     return now ? *now : b->model->blocks.bytes[block];
 }
 
-static uint64_t known(uint64_t bytes)
-{
-    return bytes == MP_BYTES_UNKNOWN ? 0 : bytes;
-}
-
 static void raise_peak(struct mp_builder *b, uint16_t track, uint32_t event)
 {
     struct mp_model_track_sum *sum = &b->model->sums.at[track];
@@ -167,11 +162,11 @@ static uint32_t put_base_block(struct mp_builder *b, struct mp_event facts)
 {
     struct mp_model_track_sum *sum = &b->model->sums.at[facts.track];
     struct mp_builder_level *level = &b->levels.at[facts.track];
-    sum->base_bytes += known(facts.bytes);
-    sum->peak_bytes += known(facts.bytes);
+    sum->base_bytes += mp_known(facts.bytes);
+    sum->peak_bytes += mp_known(facts.bytes);
     sum->unknown_blocks += facts.bytes == MP_BYTES_UNKNOWN;
     sum->peak_blocks++;
-    level->bytes += known(facts.bytes);
+    level->bytes += mp_known(facts.bytes);
     level->blocks++;
     b->live_blocks++;
     return put_block(b, facts, MP_NONE);
@@ -182,7 +177,7 @@ static void on_alloc(struct mp_builder *b, uint32_t block, uint32_t event)
     const struct mp_model_blocks *blocks = &b->model->blocks;
     uint16_t track = blocks->track[block];
     struct mp_builder_level *level = &b->levels.at[track];
-    level->bytes += known(blocks->bytes[block]);
+    level->bytes += mp_known(blocks->bytes[block]);
     level->blocks++;
     b->live_blocks++;
     b->model->sums.at[track].allocs++;
@@ -195,7 +190,7 @@ static void on_free(struct mp_builder *b, uint32_t block, uint32_t event)
     uint16_t track = blocks->track[block];
     struct mp_builder_level *level = &b->levels.at[track];
     blocks->free_event[block] = event;
-    level->bytes -= known(size_now(b, block));
+    level->bytes -= mp_known(size_now(b, block));
     level->blocks--;
     b->live_blocks--;
     b->model->sums.at[track].frees++;
@@ -204,7 +199,7 @@ static void on_free(struct mp_builder *b, uint32_t block, uint32_t event)
 static void on_resize(struct mp_builder *b, uint32_t block, uint32_t event, uint64_t bytes)
 {
     struct mp_builder_level *level = &b->levels.at[b->model->blocks.track[block]];
-    level->bytes += known(bytes) - known(size_now(b, block));
+    level->bytes += mp_known(bytes) - mp_known(size_now(b, block));
     uint64_t *now = mp_map_at(&b->resized, (uint64_t)block + 1, NULL);
     *now = bytes;
     struct mp_model_resize resize = {block, event, bytes};
@@ -234,7 +229,7 @@ static void add_block_event(struct mp_builder *b, const struct mp_event_columns 
             .address = c->address[i], .bytes = bytes, .track = c->track[i], .kind = c->kind[i]};
         block = put_base_block(b, facts);
         name_block(b, number, block);
-        mp_builder_was_in_past(b, c->track[i], c->kind[i], known(bytes));
+        mp_builder_was_in_past(b, c->track[i], c->kind[i], mp_known(bytes));
     }
     if (b->model->blocks.free_event[block] != MP_NONE) return;
     put_event(b, c->time_ns[i], c->type[i], block, c->thread[i], b->model->blocks.track[block]);
@@ -325,7 +320,7 @@ static void add_unseen(struct mp_builder *b, const struct mp_base_block **unseen
         block = born_before ? put_base_block(b, facts) : put_block(b, facts, next);
         name_block(b, from->block, block);
         set_module(b, block, from->module);
-        if (born_before && !at_start) mp_builder_was_in_past(b, from->track, from->kind, known(from->bytes));
+        if (born_before && !at_start) mp_builder_was_in_past(b, from->track, from->kind, mp_known(from->bytes));
         if (born_before) continue;
         put_event(b, from->birth_ns, MP_EVENT_ALLOC, block, MP_NONE, from->track);
         b->model->sums.at[from->track].events++;

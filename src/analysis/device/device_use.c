@@ -342,19 +342,14 @@ static void start_level(struct sweep *sweep)
             sweep->readings->made[sweep->roles[model->blocks.track[i]]] = true;
 }
 
-static uint64_t known(uint64_t bytes)
-{
-    return bytes == MP_BYTES_UNKNOWN ? 0 : bytes;
-}
-
 /* The change of the level by an event about a block. */
 static uint64_t difference(const struct mp_model *model, uint32_t event)
 {
     uint32_t block = model->events.subject[event];
     uint64_t before = event ? mp_model_bytes_at(model, block, event - 1) : 0;
-    if (model->events.type[event] == MP_EVENT_ALLOC) return known(model->blocks.bytes[block]);
-    if (model->events.type[event] == MP_EVENT_FREE) return -known(before);
-    return known(mp_model_bytes_at(model, block, event)) - known(before);
+    if (model->events.type[event] == MP_EVENT_ALLOC) return mp_known(model->blocks.bytes[block]);
+    if (model->events.type[event] == MP_EVENT_FREE) return -mp_known(before);
+    return mp_known(mp_model_bytes_at(model, block, event)) - mp_known(before);
 }
 
 static bool concerns(const struct sweep *sweep, uint32_t event)

@@ -17,11 +17,6 @@ static inline struct mp_level mp_level_start(const struct mp_model *model, uint1
     return level;
 }
 
-static inline uint64_t mp_level_known_(uint64_t bytes)
-{
-    return bytes == MP_BYTES_UNKNOWN ? 0 : bytes;
-}
-
 /* Applies an event; true if it is about a block of the track. */
 static inline bool mp_level_apply(struct mp_level *level, const struct mp_model *model, uint16_t track, uint32_t event)
 {
@@ -30,7 +25,7 @@ static inline bool mp_level_apply(struct mp_level *level, const struct mp_model 
     if (!about_block || model->events.track[event] != track) return false;
     uint32_t block = model->events.subject[event];
     if (type == MP_EVENT_ALLOC) {
-        uint64_t bytes = mp_level_known_(model->blocks.bytes[block]);
+        uint64_t bytes = mp_known(model->blocks.bytes[block]);
         level->bytes += bytes;
         level->allocated += bytes;
         level->blocks++;
@@ -38,8 +33,8 @@ static inline bool mp_level_apply(struct mp_level *level, const struct mp_model 
     }
     uint64_t before =
         model->resizes.count && event ? mp_model_bytes_at(model, block, event - 1) : model->blocks.bytes[block];
-    before = mp_level_known_(before);
-    uint64_t after = type == MP_EVENT_FREE ? 0 : mp_level_known_(mp_model_bytes_at(model, block, event));
+    before = mp_known(before);
+    uint64_t after = type == MP_EVENT_FREE ? 0 : mp_known(mp_model_bytes_at(model, block, event));
     level->bytes += after - before;
     if (after > before)
         level->allocated += after - before;

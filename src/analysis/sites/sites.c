@@ -103,11 +103,6 @@ static void site_modules_find(const struct mp_model *model, const struct mp_live
     mp_map_free(&shares.index);
 }
 
-static uint64_t known(uint64_t bytes)
-{
-    return bytes == MP_BYTES_UNKNOWN ? 0 : bytes;
-}
-
 /* The key of a site while sites are counted; groups by block add their group. */
 struct key {
     uint32_t stack, group;
@@ -165,12 +160,12 @@ static void count_block(struct counting *counting, const struct mp_live_block *l
     if (counting->wants_modules || counting->wants_frees || counting->wants_metadata)
         mp_vec_add(&counting->site_of, (uint32_t)at);
     struct mp_site *site = &sites->at[at];
-    site->bytes += known(live->bytes);
-    site->variance += mp_sampling_variance(known(live->bytes), mp_model_sample_of(counting->model, site->track));
-    if (counting->groups.guessed) site->guessed_bytes += known(live->bytes);
+    site->bytes += mp_known(live->bytes);
+    site->variance += mp_sampling_variance(mp_known(live->bytes), mp_model_sample_of(counting->model, site->track));
+    if (counting->groups.guessed) site->guessed_bytes += mp_known(live->bytes);
     site->blocks++;
     site->unknown_blocks += live->bytes == MP_BYTES_UNKNOWN;
-    sites->bytes += known(live->bytes);
+    sites->bytes += mp_known(live->bytes);
     sites->blocks++;
     sites->unknown_blocks += live->bytes == MP_BYTES_UNKNOWN;
     uint32_t born = counting->model->blocks.alloc_event[live->block];

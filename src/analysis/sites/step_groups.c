@@ -66,7 +66,7 @@ static void run(struct sweep *sweep)
     uint16_t track = sweep->report->track;
     for (uint32_t block = 0; block < model->blocks.count; block++)
         if (model->blocks.alloc_event[block] == MP_NONE && model->blocks.track[block] == track)
-            add_bytes(sweep, block, mp_level_known_(model->blocks.bytes[block]));
+            add_bytes(sweep, block, mp_known(model->blocks.bytes[block]));
     for (uint32_t event = 0; event < model->events.count; event++) {
         struct mp_level level = {0};
         write_due(sweep, event);

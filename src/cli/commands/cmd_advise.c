@@ -95,7 +95,6 @@ static int run_advise(const struct mp_invocation *invocation)
     return status ? status : mp_query_finish(&query, find_advice(&query, &ask));
 }
 
-extern const struct mp_command mp_command_advise;
 const struct mp_command mp_command_advise = {
     .name = "advise",
     .summary = "changes that would save memory, replayed",
@@ -105,7 +104,8 @@ const struct mp_command mp_command_advise = {
         "phase; blocks that live longer than they are needed; temporaries of an optimizer's step; requests of side "
         "streams; modules whose activations can be made again in backward; logits that a loss can take in chunks; and "
         "an evaluation's batch.\n\nA replay of the recording shows the bytes that a change saves and the peak that is "
-        "left. Each row also says how to write the change and what it costs. ~ marks a replay with blocks that the recording does not have. With --capacity, changes are combined "
+        "left. Each row also says how to write the change and what it costs. ~ marks a replay with blocks that the "
+        "recording does not have. With --capacity, changes are combined "
         "until the program fits, the cheapest first.",
     .example = "memprof advise run.mp --capacity 24GiB",
     .options = {MP_REPORT_OPTIONS, MP_FORM_OPTIONS, MP_OPT_TRACK, MP_OPT_LIMIT, MP_OPT_CAPACITY, MP_OPT_KIND},

@@ -20,7 +20,6 @@ static int run_anonymize(const struct mp_invocation *invocation)
     return status;
 }
 
-extern const struct mp_command mp_command_anonymize;
 const struct mp_command mp_command_anonymize = {
     .name = "anonymize",
     .summary = "make a copy without names, to be passed on",

@@ -202,7 +202,6 @@ static int run_attach(const struct mp_invocation *invocation)
     return status ? status : others;
 }
 
-extern const struct mp_command mp_command_attach;
 const struct mp_command mp_command_attach = {
     .name = "attach",
     .summary = "record a program that already runs, from now on",

@@ -95,7 +95,6 @@ static int run_chrome_trace(const struct mp_invocation *invocation)
     return status ? status : mp_query_end(&query, write_to_place(&trace));
 }
 
-extern const struct mp_command mp_command_chrome_trace;
 const struct mp_command mp_command_chrome_trace = {
     .name = "chrome_trace",
     .summary = "a trace for Perfetto, chrome://tracing and TensorBoard",

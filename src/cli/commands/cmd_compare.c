@@ -263,7 +263,6 @@ static int run_compare(const struct mp_invocation *invocation)
     return mp_query_found(invocation, grew, status);
 }
 
-extern const struct mp_command mp_command_compare;
 const struct mp_command mp_command_compare = {
     .name = "compare",
     .summary = "what two or more recordings differ by, site by site",

@@ -66,7 +66,6 @@ static int run_doctor(const struct mp_invocation *invocation)
     return status;
 }
 
-extern const struct mp_command mp_command_doctor;
 const struct mp_command mp_command_doctor = {
     .name = "doctor",
     .summary = "what can be recorded on this machine, and what is missing",

@@ -113,7 +113,6 @@ static int run_export(const struct mp_invocation *invocation)
     return mp_query_end(&query, status);
 }
 
-extern const struct mp_command mp_command_export;
 const struct mp_command mp_command_export = {
     .name = "export",
     .summary = "the recording in a format of other programs",

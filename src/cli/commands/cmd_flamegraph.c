@@ -194,7 +194,6 @@ static int run_flamegraph(const struct mp_invocation *invocation)
     return !status && incomplete ? MP_EXIT_INCOMPLETE : status;
 }
 
-extern const struct mp_command mp_command_flamegraph;
 const struct mp_command mp_command_flamegraph = {
     .name = "flamegraph",
     .summary = "who holds memory, as a flame graph or a profile",

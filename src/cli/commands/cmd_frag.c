@@ -39,7 +39,6 @@ static int run_frag(const struct mp_invocation *invocation)
     return status ? status : mp_query_finish(&query, find_frag(&query));
 }
 
-extern const struct mp_command mp_command_frag;
 const struct mp_command mp_command_frag = {
     .name = "frag",
     .summary = "reserved, free, holes, what pins them; why memory ran out",

@@ -15,7 +15,6 @@ static int run_help(const struct mp_invocation *invocation)
     return command ? mp_help_of_command(command) : mp_command_unknown(invocation->operands[0]);
 }
 
-extern const struct mp_command mp_command_help;
 const struct mp_command mp_command_help = {
     .name = "help",
     .summary = "what a command does and takes",

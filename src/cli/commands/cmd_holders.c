@@ -43,7 +43,6 @@ static int run_holders(const struct mp_invocation *given)
     return status;
 }
 
-extern const struct mp_command mp_command_holders;
 const struct mp_command mp_command_holders = {
     .name = "holders",
     .summary = "what still holds the blocks that leak: objects, the graph",

@@ -29,7 +29,6 @@ static int run_import(const struct mp_invocation *invocation)
     return status;
 }
 
-extern const struct mp_command mp_command_import;
 const struct mp_command mp_command_import = {
     .name = "import",
     .summary = "make a recording of what another program wrote",

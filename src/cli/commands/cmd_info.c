@@ -15,7 +15,6 @@ static int run_info(const struct mp_invocation *invocation)
     return mp_query_finish(&query, MP_EXIT_DONE);
 }
 
-extern const struct mp_command mp_command_info;
 const struct mp_command mp_command_info = {
     .name = "info",
     .summary = "what a recording is: command, devices, tracks, coverage",

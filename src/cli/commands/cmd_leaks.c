@@ -87,7 +87,6 @@ static int run_leaks(const struct mp_invocation *given)
     return status;
 }
 
-extern const struct mp_command mp_command_leaks;
 const struct mp_command mp_command_leaks = {
     .name = "leaks",
     .summary = "what keeps growing, what is outstanding",

@@ -26,7 +26,6 @@ static int run_mcp(const struct mp_invocation *invocation)
     return MP_EXIT_COULD_NOT;
 }
 
-extern const struct mp_command mp_command_mcp;
 const struct mp_command mp_command_mcp = {
     .name = "mcp",
     .summary = "answer an agent's questions about recordings (MCP)",

@@ -74,7 +74,6 @@ static int run_merge(const struct mp_invocation *invocation)
     return status;
 }
 
-extern const struct mp_command mp_command_merge;
 const struct mp_command mp_command_merge = {
     .name = "merge",
     .summary = "make one job of the recordings of many processes or ranks",

@@ -42,7 +42,6 @@ static int run_peak(const struct mp_invocation *invocation)
     return status ? status : mp_query_finish(&query, find_peak(&query));
 }
 
-extern const struct mp_command mp_command_peak;
 const struct mp_command mp_command_peak = {
     .name = "peak",
     .summary = "who held the memory at the peak",

@@ -227,7 +227,6 @@ static int run_plan(const struct mp_invocation *invocation)
     return status;
 }
 
-extern const struct mp_command mp_command_plan;
 const struct mp_command mp_command_plan = {
     .name = "plan",
     .summary = "run a command on a stand-in GPU: what a real one must have",

@@ -92,7 +92,6 @@ static int run_recover(const struct mp_invocation *invocation)
     return result;
 }
 
-extern const struct mp_command mp_command_recover;
 const struct mp_command mp_command_recover = {
     .name = "recover",
     .summary = "make a cut recording whole, or what a killed memprof left",

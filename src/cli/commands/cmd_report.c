@@ -85,7 +85,6 @@ static int run_report(const struct mp_invocation *invocation)
     return mp_query_finish(&query, write_report(&query));
 }
 
-extern const struct mp_command mp_command_report;
 const struct mp_command mp_command_report = {
     .name = "report",
     .summary = "the whole story on one screen: peak, leaks, steps, advice",

@@ -370,7 +370,6 @@ static int run_size(const struct mp_invocation *invocation)
     return status;
 }
 
-extern const struct mp_command mp_command_size;
 const struct mp_command mp_command_size = {
     .name = "size",
     .summary = "which batch fits into memory",

@@ -407,7 +407,6 @@ static int run_snapshot(const struct mp_invocation *invocation)
     return of_running ? mp_running_snapshot(invocation) : mp_snapshot_record(invocation, NULL);
 }
 
-extern const struct mp_command mp_command_snapshot;
 const struct mp_command mp_command_snapshot = {
     .name = "snapshot",
     .summary = "run a command and record where its memory goes",

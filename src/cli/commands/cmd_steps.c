@@ -26,7 +26,6 @@ static int run_steps(const struct mp_invocation *invocation)
     return status ? status : mp_query_finish(&query, report_steps(&query));
 }
 
-extern const struct mp_command mp_command_steps;
 const struct mp_command mp_command_steps = {
     .name = "steps",
     .summary = "per step and region: allocated, freed, peak, kept",

@@ -186,7 +186,6 @@ static int run_top(const struct mp_invocation *invocation)
     return show_processes(invocation, pid ? socket : NULL, pid, interval, &view);
 }
 
-extern const struct mp_command mp_command_top;
 const struct mp_command mp_command_top = {
     .name = "top",
     .summary = "what the programs that are being recorded hold now",

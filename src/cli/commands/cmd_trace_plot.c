@@ -82,7 +82,6 @@ static int run_segments(const struct mp_invocation *invocation)
     return run_trace_plot(invocation, "segments");
 }
 
-extern const struct mp_command mp_command_trace_plot;
 const struct mp_command mp_command_trace_plot = {
     .name = "trace_plot",
     .summary = "every allocation over time, as one HTML page",
@@ -103,7 +102,6 @@ const struct mp_command mp_command_trace_plot = {
     .run = run_trace,
 };
 
-extern const struct mp_command mp_command_segment_plot;
 const struct mp_command mp_command_segment_plot = {
     .name = "segment_plot",
     .summary = "what lies where in memory, as one HTML page",

@@ -16,11 +16,6 @@ struct saver {
     uint32_t unknown_thread; /* number of a thread for events whose thread is MP_NONE */
 };
 
-static uint64_t known(uint64_t bytes)
-{
-    return bytes == MP_BYTES_UNKNOWN ? 0 : bytes;
-}
-
 static enum mp_status save_strings(struct saver *s)
 {
     const struct mp_intern *texts = &s->model->strings;
@@ -123,7 +118,7 @@ static enum mp_status save_base(struct saver *s)
         }
         const struct mp_request *request = mp_model_request_of(s->model, (uint32_t)i);
         if (request) block.request = *request;
-        s->live[block.track] += known(block.bytes);
+        s->live[block.track] += mp_known(block.bytes);
         mp_vec_add(&base, block);
     }
     enum mp_status status = base.count ? mp_writer_base(s->writer, 0, base.at, base.count, s->error) : MP_OK;
@@ -151,7 +146,7 @@ static struct mp_event make_event(struct saver *s, uint32_t at)
         struct mp_event birth = make_birth(s, subject);
         birth.time_ns = event.time_ns;
         birth.thread = event.thread;
-        s->live[birth.track] += known(birth.bytes);
+        s->live[birth.track] += mp_known(birth.bytes);
         return birth;
     }
     uint64_t before = at ? mp_model_bytes_at(model, subject, at - 1) : model->blocks.bytes[subject];
@@ -159,8 +154,8 @@ static struct mp_event make_event(struct saver *s, uint32_t at)
     event.bytes = event.type == MP_EVENT_RESIZE ? mp_model_bytes_at(model, subject, at) : before;
     event.block = s->numbers[subject];
     if (event.type == MP_EVENT_FREE) event.stack = mp_model_freed_at(model, subject);
-    s->live[event.track] -= known(before);
-    if (event.type == MP_EVENT_RESIZE) s->live[event.track] += known(event.bytes);
+    s->live[event.track] -= mp_known(before);
+    if (event.type == MP_EVENT_RESIZE) s->live[event.track] += mp_known(event.bytes);
     return event;
 }
 

@@ -48,20 +48,15 @@ static uint64_t new_number(struct mp_ledger *ledger)
     return ledger->paused ? MP_LEDGER_UNNUMBERED | ledger->next_unnumbered++ : ledger->next_block++;
 }
 
-static uint64_t known(uint64_t bytes)
-{
-    return bytes == MP_BYTES_UNKNOWN ? 0 : bytes;
-}
-
 static void subtract(struct mp_ledger_track *track, uint64_t bytes)
 {
-    track->bytes -= known(bytes);
+    track->bytes -= mp_known(bytes);
     track->blocks--;
 }
 
 static void add(struct mp_ledger *ledger, struct mp_ledger_track *track, uint64_t bytes, uint64_t time_ns)
 {
-    track->bytes += known(bytes);
+    track->bytes += mp_known(bytes);
     if (track->bytes > track->peak_since_reset_bytes) track->peak_since_reset_bytes = track->bytes;
     if (track->bytes <= track->peak_bytes) return;
     track->peak_bytes = track->bytes;
@@ -144,7 +139,7 @@ void mp_ledger_resize(struct mp_ledger *ledger, const struct mp_event *event)
     struct mp_base_block *block = mp_ledger_at(ledger, event->track, event->address);
     struct mp_ledger_track *track = mp_ledger_track(ledger, event->track);
     if (!block || !track) return;
-    track->bytes -= known(block->bytes);
+    track->bytes -= mp_known(block->bytes);
     block->bytes = event->bytes;
     add(ledger, track, event->bytes, event->time_ns);
 }

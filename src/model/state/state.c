@@ -5,11 +5,6 @@ static enum mp_status no_memory(struct mp_error *error)
     return mp_fail(error, MP_NO_MEMORY, "out of memory while following a recording");
 }
 
-static uint64_t known(uint64_t bytes)
-{
-    return bytes == MP_BYTES_UNKNOWN ? 0 : bytes;
-}
-
 void mp_state_open(struct mp_state *state, const char *configuration, mp_state_text *text, const void *texts)
 {
     *state = (struct mp_state){.text = text, .texts = texts};
@@ -37,10 +32,10 @@ static enum mp_status alloc_with_sites(struct mp_state *state, struct mp_event *
     uint64_t before = track ? track->peak_bytes : 0;
     enum mp_status status = mp_ledger_alloc(ledger, event, missed, error);
     if (status) return status;
-    if (missed->type && !follow_sites(state, &ledger->freed, -(int64_t)known(missed->bytes), -1, UINT64_MAX))
+    if (missed->type && !follow_sites(state, &ledger->freed, -(int64_t)mp_known(missed->bytes), -1, UINT64_MAX))
         return no_memory(error);
     const struct mp_base_block block = mp_block_born(event);
-    return follow_sites(state, &block, (int64_t)known(event->bytes), 1, before) ? MP_OK : no_memory(error);
+    return follow_sites(state, &block, (int64_t)mp_known(event->bytes), 1, before) ? MP_OK : no_memory(error);
 }
 
 static enum mp_status free_with_sites(struct mp_state *state, struct mp_event *event, bool *known_block,
@@ -50,13 +45,13 @@ static enum mp_status free_with_sites(struct mp_state *state, struct mp_event *e
     enum mp_status status = mp_ledger_free(ledger, event, known_block, error);
     if (status) return status;
     if (*known_block)
-        return follow_sites(state, &ledger->freed, -(int64_t)known(event->bytes), -1, UINT64_MAX) ? MP_OK
-                                                                                                  : no_memory(error);
+        return follow_sites(state, &ledger->freed, -(int64_t)mp_known(event->bytes), -1, UINT64_MAX) ? MP_OK
+                                                                                                     : no_memory(error);
     const struct mp_base_block ended = {.track = event->track};
     struct mp_ledger_track *track = mp_ledger_track(ledger, event->track);
-    track->peak_bytes += known(event->bytes);
+    track->peak_bytes += mp_known(event->bytes);
     track->peak_blocks++;
-    return mp_peak_sites_ended(&state->sites, &ended, known(event->bytes)) ? MP_OK : no_memory(error);
+    return mp_peak_sites_ended(&state->sites, &ended, mp_known(event->bytes)) ? MP_OK : no_memory(error);
 }
 
 static inline enum mp_status take_alloc(struct mp_state *state, struct mp_event *event, struct mp_event *missed,
@@ -84,7 +79,7 @@ static enum mp_status take_resize(struct mp_state *state, const struct mp_event 
     uint64_t bytes = block->bytes, before = state->ledger.tracks.at[event->track].peak_bytes;
     mp_ledger_resize(&state->ledger, event);
     if (!state->with_sites) return MP_OK;
-    int64_t more = (int64_t)(known(event->bytes) - known(bytes));
+    int64_t more = (int64_t)(mp_known(event->bytes) - mp_known(bytes));
     return follow_sites(state, block, more, 0, before) ? MP_OK : no_memory(error);
 }
 

@@ -147,11 +147,6 @@ static uint32_t page_modules_of(struct page_modules *modules, uint32_t block)
 
 enum page_op { OP_ALLOC = 0, OP_FREE = 1 };
 
-static uint64_t known(uint64_t bytes)
-{
-    return bytes == MP_BYTES_UNKNOWN ? 0 : bytes;
-}
-
 /* Index of a size in the dictionary; 0 means an unknown size. */
 static uint64_t size_index(struct page_shared *shared, uint64_t bytes)
 {
@@ -197,7 +192,7 @@ static void add_address(struct page_track_columns *track, struct page_shared *sh
 /* Changes a block's bytes from `before` to `after`. */
 static void change_bytes(struct mp_page_track *track, uint64_t before, uint64_t after, uint64_t time_ns, bool picked)
 {
-    uint64_t change = known(after) - known(before); /* modulo 2^64; so are the sums until all events are added */
+    uint64_t change = mp_known(after) - mp_known(before); /* modulo 2^64; so are the sums until all events are added */
     track->whole_bytes += change;
     if (track->whole_bytes > track->whole_peak_bytes) track->whole_peak_bytes = track->whole_bytes;
     if (!picked) return;
