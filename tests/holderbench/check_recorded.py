@@ -55,7 +55,7 @@ optimizer = torch.optim.SGD([parameter], 1e-3)
 {keeper}
 def forward(x):
     hidden = torch.tanh(x @ parameter)
-    gate = torch.exp(hidden)
+    gate = torch.exp(hidden).tanh()  # two sites in one line
     return torch.sigmoid(gate * hidden)
 for step in range(30):
     out = forward(torch.randn(128, 64))
@@ -277,6 +277,8 @@ class Recorded(harness.TestCase):
                 self.assertEqual({each["cause"] for each in findings}, {1})
                 for each in findings:
                     self.assertTrue(each["holders"][0]["path"].startswith(holder), each["holders"])
+                change = harness.answer("advise", path)["changes"][0]
+                self.assertGreater(change["saved_bytes"], 0.9 * sum(each["bytes"] for each in findings))
                 self.assertIn("4 sites keep growing for 1 cause" if holder != "native code" else "for 2 causes",
                               harness.memprof("leaks", path).stdout)
 

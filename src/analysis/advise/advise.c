@@ -264,7 +264,10 @@ static uint32_t *find_leaking(const struct adviser *a, const struct mp_leaks *le
             is_taken = keeps && finding->stack && finding->track == a->query->track;
             if (is_taken) mp_vec_add(changes, leak_change(leaks, finding));
         }
-        if (is_taken && !leaking[finding->stack]) leaking[finding->stack] = (uint32_t)changes->count;
+        for (size_t k = 0; is_taken && k <= finding->stack_count; k++) {
+            uint32_t stack = k ? leaks->stacks.at[finding->first_stack + k - 1] : finding->stack;
+            if (!leaking[stack]) leaking[stack] = (uint32_t)changes->count;
+        }
     }
     leaking[0] = 0;
     return leaking;

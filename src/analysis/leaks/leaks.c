@@ -308,12 +308,25 @@ static bool may_be_request(const struct judge *judge, const struct mp_leak_place
     return freed * 2 > stayed;
 }
 
+static void add_stacks(const struct judge *judge, const struct mp_leak_place *place, struct mp_leak_finding *finding)
+{
+    struct mp_leaks *leaks = judge->leaks;
+    struct mp_map stays = {0}; /* by stack + 1: number of blocks */
+    finding->first_stack = leaks->stacks.count;
+    for (size_t i = place->first; i < place->first + place->count; i++) {
+        uint32_t stack = judge->model->blocks.stack[judge->places.blocks[i]];
+        if (judge->places.lives[i].death < judge->places.last) continue;
+        if (++*mp_map_at(&stays, (uint64_t)stack + 1, NULL) == MP_LEAK_BIRTHS) mp_vec_add(&leaks->stacks, stack);
+    }
+    finding->stack_count = leaks->stacks.count - finding->first_stack;
+    mp_map_free(&stays);
+}
+
 static void take_finding(struct judge *judge, const struct mp_leak_place *place, const struct growth *growth)
 {
     const struct mp_leak_evidence *evidence = &growth->evidence;
     const struct mp_leak_slope *slope = &growth->slope;
     struct mp_leak_finding finding = {
-        .place = (size_t)(place - judge->places.at.at),
         .track = place->track,
         .stack = slope->site ? slope->site : place->stack,
         .bytes = slope->bytes,
@@ -339,6 +352,7 @@ static void take_finding(struct judge *judge, const struct mp_leak_place *place,
     }
     struct mp_suppression *suppression = mp_suppressions_find(judge->query->suppressions, judge->model, place->stack);
     if (!suppression) {
+        add_stacks(judge, place, &finding);
         mp_vec_add(&judge->leaks->findings, finding);
         return;
     }
@@ -463,23 +477,13 @@ static bool is_site_bounded(const struct mp_leaks *leaks, const struct mp_holder
     return holder && mp_holder_is_bounded(holder, entries, most) && holder->bytes * 10 >= site->bytes * 9;
 }
 
-/* True if bounded containers hold each stack of the finding's place that stays in many steps. */
-static bool is_place_bounded(const struct judge *judge, const struct mp_leak_finding *finding)
+static bool are_stacks_bounded(const struct mp_leaks *leaks, const struct mp_leak_finding *finding)
 {
-    const struct mp_leak_place *place = &judge->places.at.at[finding->place];
-    struct mp_map stays = {0}; /* by stack + 1: number of steps */
-    bool bounded = true;
-    for (size_t i = place->first; bounded && i < place->first + place->count; i++) {
-        uint32_t stack = judge->model->blocks.stack[judge->places.blocks[i]];
-        uint64_t entries, most;
-        if (judge->places.lives[i].death < judge->places.last) continue;
-        uint64_t *count = mp_map_at(&stays, (uint64_t)stack + 1, NULL);
-        if (++*count != MP_LEAK_BIRTHS) continue;
-        bounded =
-            is_site_bounded(judge->leaks, mp_holders_of(&judge->leaks->holders, place->track, stack), &entries, &most);
-    }
-    mp_map_free(&stays);
-    return bounded;
+    uint64_t entries, most;
+    for (size_t i = finding->first_stack; i < finding->first_stack + finding->stack_count; i++)
+        if (!is_site_bounded(leaks, mp_holders_of(&leaks->holders, finding->track, leaks->stacks.at[i]), &entries, &most))
+            return false;
+    return true;
 }
 
 /* Growth that ends at a container's bound is no leak, unless memory runs out before. */
@@ -487,7 +491,8 @@ static void find_bound(const struct judge *judge, struct mp_leak_finding *findin
 {
     uint64_t entries, most;
     if (finding->regrown || !mp_leak_is_leak(finding) || finding->class == MP_LEAK_HIDDEN) return;
-    if (!is_site_bounded(judge->leaks, finding->held, &entries, &most) || !is_place_bounded(judge, finding)) return;
+    if (!is_site_bounded(judge->leaks, finding->held, &entries, &most) || !are_stacks_bounded(judge->leaks, finding))
+        return;
     double each = (double)finding->held->bytes / (double)entries;
     uint64_t now = each > 0 ? (uint64_t)((double)finding->bytes / each + 0.5) : most;
     finding->entries = now < most ? now : most;
@@ -758,6 +763,7 @@ const char *mp_verdict_name(enum mp_verdict verdict)
 void mp_leaks_free(struct mp_leaks *leaks)
 {
     mp_vec_free(&leaks->findings);
+    mp_vec_free(&leaks->stacks);
     mp_holders_free(&leaks->holders);
     mp_sites_free(&leaks->outstanding);
     mp_sites_free(&leaks->held);
