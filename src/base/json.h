@@ -24,6 +24,15 @@ void mp_json_end_object(struct mp_json *json);
 void mp_json_array(struct mp_json *json, const char *key);
 void mp_json_end_array(struct mp_json *json);
 
+/* An array of `count` values. `put` writes the value with index `i`, without a key. */
+#define MP_JSON_LIST(json, key, i, count, put)                                                                         \
+    do {                                                                                                               \
+        mp_json_array(json, key);                                                                                      \
+        for (size_t i = 0; i < (count); i++)                                                                           \
+            put;                                                                                                       \
+        mp_json_end_array(json);                                                                                       \
+    } while (0)
+
 void mp_json_text(struct mp_json *json, const char *key, const char *text); /* NULL: null */
 void mp_json_bytes_of_text(struct mp_json *json, const char *key, const char *text, size_t length);
 void mp_json_number(struct mp_json *json, const char *key, uint64_t number);

@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "base/order.h"
+#include "base/search.h"
 
 const char *mp_track_device(const struct mp_model *model, uint16_t track)
 {
@@ -144,15 +145,8 @@ static bool only_backs(const struct mp_model *model, const struct holding *holdi
     const struct mp_track *below = &model->tracks.at[track];
     /* If the first entry after (device, bytes, layer of `below`) has the same device and bytes, its layer is higher. */
     const struct holding key = {model->sums.at[track].end_bytes, below->device, below->layer};
-    size_t low = 0, high = count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (compare_holdings(&holdings[middle], &key) <= 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < count && holdings[low].device == key.device && holdings[low].bytes == key.bytes;
+    size_t found = MP_COUNT_BEFORE(count, i, compare_holdings(&holdings[i], &key) <= 0);
+    return found < count && holdings[found].device == key.device && holdings[found].bytes == key.bytes;
 }
 
 unsigned char *mp_tracks_meant(const struct mp_model *model, uint16_t track)

@@ -127,15 +127,8 @@ static void sum_up(struct sizes *sizes)
 
 static struct size_count *find_size(const struct sizes *sizes, uint64_t bytes)
 {
-    size_t low = 0, high = sizes->count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (sizes->at[middle].bytes < bytes)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < sizes->count && sizes->at[low].bytes == bytes ? &sizes->at[low] : NULL;
+    size_t found = MP_COUNT_BEFORE(sizes->count, i, sizes->at[i].bytes < bytes);
+    return found < sizes->count && sizes->at[found].bytes == bytes ? &sizes->at[found] : NULL;
 }
 
 /* ---- inference */

@@ -4,6 +4,7 @@
 #include "analysis/job/job_view.h"
 #include "base/memory.h"
 #include "base/order.h"
+#include "base/search.h"
 
 /* A track of memory, with its device. */
 struct placed {
@@ -47,17 +48,10 @@ MP_ORDER(by_time, struct mp_job_point, MP_RISING(at) ?: MP_RISING(process) ?: MP
 /* The points of a track. Rows are in order of process and track, for curves and times alike. */
 static size_t points_of(const struct mp_model *model, const struct mp_job_track *track)
 {
-    const struct mp_model_job *job = &model->job;
-    size_t low = 0, high = job->points.count;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        const struct mp_job_point *point = &job->points.at[middle];
-        if (point->process < track->process || (point->process == track->process && point->track < track->id))
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    const struct mp_job_point *points = model->job.points.at;
+    return MP_COUNT_BEFORE(model->job.points.count, i,
+                           points[i].process < track->process ||
+                               (points[i].process == track->process && points[i].track < track->id));
 }
 
 /* A curve while several are followed. In a unit it counts with its highest level. */

@@ -7,6 +7,7 @@
 #include "analysis/leaks/leaks.h"
 #include "base/memory.h"
 #include "base/order.h"
+#include "base/search.h"
 #include "model/stack.h"
 
 /* A process is out of line if its distance from the median exceeds FAR times the usual distance, and this part of the
@@ -212,15 +213,7 @@ static void add_reason(struct mp_job_outlier *outlier, struct mp_job_reason reas
 /* The first holding of a process, by bisection. */
 static size_t first_holding(const struct mp_model_job *job, uint32_t process)
 {
-    size_t low = 0, high = job->holdings.count;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        if (job->holdings.at[middle].process < process)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    return MP_COUNT_BEFORE(job->holdings.count, i, job->holdings.at[i].process < process);
 }
 
 /* True if a process certainly has nothing at a site: its largest sites are known, and all others are smaller. */

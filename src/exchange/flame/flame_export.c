@@ -90,10 +90,7 @@ static void put_profile(struct mp_sink *sink, struct mp_json *json, const struct
         size_t count;
         const char *path = mp_flames_path(flames, i, &count);
         if (!weigh(&flames->flames.at[i], weight)) continue;
-        mp_json_array(json, NULL);
-        for (size_t k = 0; k < count; k++)
-            mp_json_number(json, NULL, mp_flames_frame(path, k));
-        mp_json_end_array(json);
+        MP_JSON_LIST(json, NULL, k, count, mp_json_number(json, NULL, mp_flames_frame(path, k)));
         mp_sink_pass(sink);
     }
     mp_json_end_array(json);

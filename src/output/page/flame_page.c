@@ -26,10 +26,7 @@ static void put_stacks(struct mp_json *json, const struct mp_flames *flames)
     for (size_t i = 0; i < flames->flames.count; i++) {
         size_t count;
         const char *path = mp_flames_path(flames, i, &count);
-        mp_json_array(json, NULL);
-        for (size_t k = 0; k < count; k++)
-            mp_json_number(json, NULL, mp_flames_frame(path, k));
-        mp_json_end_array(json);
+        MP_JSON_LIST(json, NULL, k, count, mp_json_number(json, NULL, mp_flames_frame(path, k)));
     }
     mp_json_end_array(json);
 }

@@ -44,14 +44,9 @@ static void put_pools(struct mp_json *json, const struct mp_pool_lines *pools, u
         mp_json_object(json, NULL);
         mp_json_text(json, "pool", pool_text(line->pool, text));
         mp_json_number(json, "most", line->most);
-        mp_json_array(json, "time");
-        for (size_t k = 0; k < line->points.count; k++)
-            mp_json_number(json, NULL, line->points.at[k].time_ns / time_unit_ns);
-        mp_json_end_array(json);
-        mp_json_array(json, "bytes");
-        for (size_t k = 0; k < line->points.count; k++)
-            mp_json_number(json, NULL, line->points.at[k].bytes);
-        mp_json_end_array(json);
+        MP_JSON_LIST(json, "time", k, line->points.count,
+                     mp_json_number(json, NULL, line->points.at[k].time_ns / time_unit_ns));
+        MP_JSON_LIST(json, "bytes", k, line->points.count, mp_json_number(json, NULL, line->points.at[k].bytes));
         mp_json_end_object(json);
     }
     mp_json_end_array(json);
@@ -178,10 +173,7 @@ static void put_data(struct mp_json *json, const struct mp_page_data *data)
 {
     mp_json_number(json, "time_unit_ns", data->time_unit_ns);
     mp_json_number(json, "address_shift", data->address_shift);
-    mp_json_array(json, "kinds");
-    for (unsigned i = 0; i < MP_KINDS; i++)
-        mp_json_text(json, NULL, mp_kind_name(i));
-    mp_json_end_array(json);
+    MP_JSON_LIST(json, "kinds", i, MP_KINDS, mp_json_text(json, NULL, mp_kind_name(i)));
     mp_page_put_columns(json, &data->columns);
 }
 

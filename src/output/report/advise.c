@@ -401,10 +401,7 @@ static struct mp_rows rows_of(const struct table *table, const struct mp_column 
 static void put_numbers_json(struct mp_json *json, const char *key, const void *of, const void *row)
 {
     const struct mp_advise_fit *fit = row;
-    mp_json_array(json, key);
-    for (size_t i = 0; i < fit->changes.count; i++)
-        mp_json_number(json, NULL, fit->changes.at[i] + 1);
-    mp_json_end_array(json);
+    MP_JSON_LIST(json, key, i, fit->changes.count, mp_json_number(json, NULL, fit->changes.at[i] + 1));
 }
 
 #define FIT(member) MP_MEMBER(struct mp_advise_fit, member)

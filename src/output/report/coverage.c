@@ -144,10 +144,8 @@ void mp_coverage_json(struct mp_json *json, const struct mp_model *model)
     mp_device_uses_find(model, &uses);
     mp_json_known(json, "unattributed_bytes", mp_device_unattributed(&uses));
     mp_device_uses_free(&uses);
-    mp_json_array(json, "sources");
-    for (uint32_t i = 0; i < coverage->source_count; i++)
-        mp_json_text(json, NULL, mp_model_text(model, coverage->sources[i]));
-    mp_json_end_array(json);
+    MP_JSON_LIST(json, "sources", i, coverage->source_count,
+                 mp_json_text(json, NULL, mp_model_text(model, coverage->sources[i])));
     mp_json_array(json, "notes");
     put_notes(&(struct note_sink){.json = json}, model);
     mp_json_end_array(json);

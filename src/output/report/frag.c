@@ -100,10 +100,7 @@ static void put_would_fit(struct mp_json *json, const char *key, const void *of,
         mp_json_null(json, key);
         return;
     }
-    mp_json_array(json, key);
-    for (size_t i = 0; i < oom->would_fit.count; i++)
-        mp_json_text(json, NULL, oom->would_fit.at[i]);
-    mp_json_end_array(json);
+    MP_JSON_LIST(json, key, i, oom->would_fit.count, mp_json_text(json, NULL, oom->would_fit.at[i]));
 }
 
 #define OOM(member) MP_MEMBER(struct mp_frag_oom, member)
@@ -164,9 +161,9 @@ static const struct mp_column replay_members[] = {
 
 static void held_json(struct mp_json *json, const struct mp_model *model, const struct mp_frag *frag)
 {
-    static const char *const absent[] = {"reserved_bytes",     "pending_bytes",  "free_bytes", "whole_free_bytes",
-                                         "largest_free_bytes", "unusable_ratio", "segments",   "pins",
-                                         "streams"};
+    static const char *const absent[] = {
+        "reserved_bytes", "pending_bytes", "free_bytes", "whole_free_bytes", "largest_free_bytes",
+        "unusable_ratio", "segments",      "pins",       "streams"};
     mp_json_number(json, "allocated_bytes", frag->allocated);
     for (size_t i = 0; !frag->known && i < sizeof absent / sizeof *absent; i++)
         mp_json_null(json, absent[i]);
@@ -335,8 +332,9 @@ static void put_streams(struct mp_text *text, const struct mp_model *model, cons
     mp_rows_text(text, &MP_ROWS(mp_stream_columns, frag->streams.at, shown, .model = model, .not_apart = true));
     mp_say_more(text, frag->streams.count - shown, view->limit);
     if (frag->one_stream_peak < frag->streams_peak)
-        mp_say(text, "  on one stream the program would have reserved %s at most instead of %s (replayed); or call "
-                     "torch.cuda.empty_cache() once a stream's work is over\n",
+        mp_say(text,
+               "  on one stream the program would have reserved %s at most instead of %s (replayed); or call "
+               "torch.cuda.empty_cache() once a stream's work is over\n",
                mp_bytes(frag->one_stream_peak), mp_bytes(frag->streams_peak));
 }
 

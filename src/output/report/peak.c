@@ -45,10 +45,8 @@ void mp_peak_json(struct mp_json *json, const char *key, const struct mp_model *
     mp_json_known(json, "unbacked_bytes", unbacked_of(model, peak));
     mp_json_number(json, "peak_ns", peak->ns);
     mp_json_known(json, "step", peak->step && !peak->behind_step ? peak->step : UINT64_MAX);
-    mp_json_array(json, "regions");
-    for (size_t i = 0; i < peak->regions.count; i++)
-        mp_json_text(json, NULL, mp_model_text(model, peak->regions.at[i].name));
-    mp_json_end_array(json);
+    MP_JSON_LIST(json, "regions", i, peak->regions.count,
+                 mp_json_text(json, NULL, mp_model_text(model, peak->regions.at[i].name)));
     mp_json_text(json, "phase", peak->phase);
     mp_json_number(json, "blocks", peak->blocks);
     mp_json_number(json, "site_count", peak->sites.count);

@@ -187,10 +187,7 @@ void mp_size_json(struct mp_json *json, const struct mp_size_answer *answer, con
     mp_json_array(json, "advice");
     if (advise) mp_advise_best_json(json, answer->model, advise, MP_SIZE_BEST_CHANGES);
     mp_json_end_array(json);
-    mp_json_array(json, "notes");
-    for (size_t i = 0; i < answer->notes.count; i++)
-        mp_json_text(json, NULL, answer->notes.at[i]);
-    mp_json_end_array(json);
+    MP_JSON_LIST(json, "notes", i, answer->notes.count, mp_json_text(json, NULL, answer->notes.at[i]));
     mp_coverage_json(json, answer->model);
     mp_json_end_object(json);
 }
