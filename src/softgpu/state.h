@@ -1,6 +1,6 @@
 /*
  * The file that $SOFTGPU_STATE names: the memory that each process with the stand-in driver holds on each device. The
- * drivers write it; the stand-in of NVML reads it. A file of zeroes is an empty state.
+ * drivers write it; the stand-in of NVML reads it, and counts its readings. A file of zeroes is an empty state.
  */
 #pragma once
 
@@ -16,6 +16,7 @@ struct soft_state {
         int32_t padding;
         uint64_t used[SOFT_DEVICES]; /* by the device's physical ordinal; includes contexts */
     } processes[SOFT_PROCESSES];
+    uint64_t readings[SOFT_DEVICES]; /* how often somebody began to read what each device has in use */
 };
 
 /* The 16 bytes of a device's UUID, and NVML's text for it ("GPU-50f7a9d0-..."). */

@@ -12,8 +12,10 @@ TOTAL = 8 << 30
 
 
 class Devices(harness.TestCase):
-    def record(self, *devices, nvml=True, options=(), **variables):
+    def record(self, *devices, nvml=True, read=True, options=(), **variables):
         self.path = self.folder / "run.mp"
+        if not nvml or not read:
+            variables["GPU_USER_UNREAD"] = "1"
         environment = dict(os.environ, SOFTGPU_ON="1", SOFTGPU_STATE=str(self.folder / "state"), **variables)
         if nvml:
             environment["LD_LIBRARY_PATH"] = str(harness.BUILD / "src" / "softgpu" / "lib")
@@ -56,13 +58,18 @@ class Devices(harness.TestCase):
     def test_a_program_of_the_driver(self):
         """The known parts are blocks, the context and the total, on the stand-in driver."""
         script = """if True:
-            import ctypes, time
+            import ctypes, os, struct, time
+            def readings():  # of device 0: softgpu/state.h
+                with open(os.environ["SOFTGPU_STATE"], "rb") as state:
+                    return struct.unpack_from("<Q", state.read(), 64 * (8 + 8 * 8))[0]
             cuda, at = ctypes.CDLL("libcuda.so.1"), ctypes.c_uint64()
             context, device = ctypes.c_void_p(), ctypes.c_int()
             made = [cuda.cuInit(0), cuda.cuDeviceGet(ctypes.byref(device), 0),
                     cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device), cuda.cuCtxSetCurrent(context),
                     cuda.cuMemAlloc_v2(ctypes.byref(at), ctypes.c_size_t(50 << 20))]
-            time.sleep(0.5)
+            before = readings()
+            while readings() < before + 2:  # one has begun and ended
+                time.sleep(0.01)
             raise SystemExit(any(made))
         """
         lib, cupti = harness.BUILD / "src" / "softgpu" / "lib", harness.BUILD / "tests" / "softgpu" / "cupti-13.0"
@@ -130,7 +137,7 @@ class Devices(harness.TestCase):
         self.assertEqual(info["device_use"][0]["process_bytes"], 428 * MIB)
 
     def test_a_device_that_cannot_be_told(self):
-        info = self.record("0=0", CUDA_VISIBLE_DEVICES="GPU-ffff")
+        info = self.record("0=0", CUDA_VISIBLE_DEVICES="GPU-ffff", read=False)
         self.assertEqual(info["devices"][0]["uuid"], None)
         self.assertEqual(info["device_use"][0]["in_use_bytes"], None)
         self.assertIn("which GPU cuda:0 was is not known", self.notes(info))
@@ -144,7 +151,7 @@ class Devices(harness.TestCase):
         self.assertNotIn("unattributed", self.said)
 
     def test_nvml_that_does_not_start(self):
-        info = self.record("0=0", SOFTNVML_FAIL="9")
+        info = self.record("0=0", SOFTNVML_FAIL="9", read=False)
         self.assertIsNone(info["device_use"][0]["in_use_bytes"])
         self.assertIn("NVML does not start: Driver Not Loaded (error 9)", self.notes(info))
 

@@ -56,7 +56,7 @@ struct pci {
 
 static struct device devices[SOFT_DEVICES], instances[INSTANCES];
 static unsigned initialized; /* calls of nvmlInit() less calls of nvmlShutdown() */
-static const struct soft_state *state;
+static struct soft_state *state;
 
 static uint64_t number(const char *name, uint64_t otherwise)
 {
@@ -76,13 +76,14 @@ static unsigned mig_count(const struct device *device)
     return count > INSTANCES ? INSTANCES : (unsigned)count;
 }
 
-static const struct soft_state *map_state(void)
+static struct soft_state *map_state(void)
 {
     const char *path = getenv("SOFTGPU_STATE");
     int descriptor = path && *path ? open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600) : -1;
     if (descriptor < 0) return NULL;
     void *at = MAP_FAILED;
-    if (!ftruncate(descriptor, sizeof *state)) at = mmap(NULL, sizeof *state, PROT_READ, MAP_SHARED, descriptor, 0);
+    if (!ftruncate(descriptor, sizeof *state))
+        at = mmap(NULL, sizeof *state, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
     close(descriptor);
     return at == MAP_FAILED ? NULL : at;
 }
@@ -327,6 +328,7 @@ static struct memory memory_of(const struct device *device)
     struct process processes[SOFT_PROCESSES + 1];
     struct memory memory = {.total = number("SOFTGPU_MEMORY", (uint64_t)8 << 30)};
     if (device->instance >= 0) memory.total /= mig_count(device);
+    if (state) __atomic_fetch_add(&state->readings[device->physical], 1, __ATOMIC_SEQ_CST);
     unsigned count = list_processes(device, processes);
     for (unsigned i = 0; i < count; i++)
         memory.used += processes[i].used;
