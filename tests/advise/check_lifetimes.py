@@ -69,6 +69,22 @@ class Lifetimes(harness.TestCase):
     def test_an_evaluation_that_is_the_peak(self):
         self.check("large_vocabulary", "evaluates", ["half"], 0.05)
 
+    def test_in_the_words_of_transformers(self):
+        """A Trainer of that name runs the training."""
+        package = self.folder / "transformers"
+        package.mkdir()
+        (package / "__init__.py").write_text("")
+        (package / "trainer.py").write_text("def train(run):\n    run()\n")
+        program, path = self.folder / "program.py", self.folder / "run.mp"
+        program.write_text(f"import sys\nsys.path.append({str(bench.PROGRAMS.parent)!r})\nimport programs\n"
+                           "from transformers import trainer\n"
+                           "trainer.train(lambda: programs.train('large_vocabulary', sys.argv[1], []))\n")
+        for habits, pattern, words in (("evaluates", "evaluation_batch", "per_device_eval_batch_size=..."),
+                                       ("", "chunked_loss", "use_liger_kernel=True")):
+            harness.record_whole(path, (bench.PYTHON, program, habits))
+            codes = {change["pattern"]: change["code"] for change in harness.answer("advise", path)["changes"]}
+            self.assertIn(f"TrainingArguments({words}), or ", codes[pattern])
+
     def test_one_backward_of_many_losses(self):
         self.check("deep", "summed", ["backward_sooner"], 0.05)
 
