@@ -53,7 +53,8 @@ class Advice(bed.TestCase):
         rows = self.compare(name, habits)
         self.assertTrue(rows, (name, habits))
         for what, said, real, _ in rows:
-            self.assertTrue(bench.is_within(said, real), (name, habits, what, said, real))
+            within = 0.05 if what == "chunked" else bench.WITHIN  # chunks of a small vocabulary: at most 5 % more is saved
+            self.assertTrue(bench.is_within(said, real, within), (name, habits, what, said, real))
 
     def test_an_optimizer_of_one_kernel(self):
         """With small batches and workspaces, the peak is in the optimizer's step, where lists have their temporaries.
