@@ -9,11 +9,12 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.dont_write_bytecode = True
 import bed
+import cuda_stand_in
 import harness
 
 GIB = 1 << 30
 TENSOR = 'def tensor(size):\n    return torch.empty(size, dtype=torch.uint8, device="cuda")\n'
-BEGIN = f"import json, threading, time, torch\nMIB = 1 << 20\n{TENSOR}"
+BEGIN = f"import json, threading, time, torch\nMIB = 1 << 20\n{TENSOR}{cuda_stand_in.WAIT_FOR_A_READING}"
 
 
 class OutOfMemory(bed.TestCase):
@@ -354,9 +355,10 @@ class Leaks(bed.TestCase):
     def test_of_a_running_program(self):
         """Only the tensors are live: their segments are not counted in addition."""
         run = self.execute(BEGIN + """
-import os, subprocess
+import libmemprof, os, subprocess
 kept = [tensor(3 * MIB + 512 * number) for number in range(20)]
-time.sleep(0.5)
+while not libmemprof.stats("cuda:0/torch"):  # memprof has all of them
+    pass
 out = subprocess.run(["memprof", "leaks", "--json", "--pid", str(os.getpid())], capture_output=True, text=True)
 answer = json.loads(out.stdout)
 print(json.dumps([torch.cuda.memory_allocated(), answer["outstanding"]["bytes"]]))
@@ -398,7 +400,7 @@ START
 with torch.profiler.record_function("now"):
     for number in range(300):
         more = tensor(MIB)
-    time.sleep(0.4)
+    wait_for_a_reading()
 """
         for options in ((), ("--paused",), ("--max-events", "200"),
                         ("--schedule", "wait=0,active=1,unit=now")):

@@ -9,6 +9,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.dont_write_bytecode = True
 import bed
 import check_fresh
+import cuda_stand_in
 import harness
 
 sys.path.insert(0, str(bed.SOURCE / "tests" / "unit" / "exchange"))
@@ -71,11 +72,10 @@ for name_ in check_fresh.PROGRAMS:
 class OutOfMemory(bed.TestCase):
     def test_what_the_device_had_free(self):
         # The context's share is known only from readings of the device, which memprof takes now and then.
-        run = self.execute("""
-import time
+        run = self.execute(cuda_stand_in.WAIT_FOR_A_READING + """
 import torch
 kept = [torch.empty(300 << 20, dtype=torch.uint8, device="cuda") for _ in range(2)]
-time.sleep(1)
+wait_for_a_reading()
 free = torch.cuda.mem_get_info()[0]
 try:
     torch.empty(800 << 20, dtype=torch.uint8, device="cuda")

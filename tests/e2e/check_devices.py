@@ -5,6 +5,7 @@ numbers, the uses of a device's memory, and the messages if NVML fails."""
 import os
 import sys
 
+import cuda_stand_in
 import harness
 
 MIB = 1 << 20
@@ -57,19 +58,14 @@ class Devices(harness.TestCase):
 
     def test_a_program_of_the_driver(self):
         """The known parts are blocks, the context and the total, on the stand-in driver."""
-        script = """if True:
-            import ctypes, os, struct, time
-            def readings():  # of device 0: softgpu/state.h
-                with open(os.environ["SOFTGPU_STATE"], "rb") as state:
-                    return struct.unpack_from("<Q", state.read(), 64 * (8 + 8 * 8))[0]
+        script = cuda_stand_in.WAIT_FOR_A_READING + """if True:
+            import ctypes
             cuda, at = ctypes.CDLL("libcuda.so.1"), ctypes.c_uint64()
             context, device = ctypes.c_void_p(), ctypes.c_int()
             made = [cuda.cuInit(0), cuda.cuDeviceGet(ctypes.byref(device), 0),
                     cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device), cuda.cuCtxSetCurrent(context),
                     cuda.cuMemAlloc_v2(ctypes.byref(at), ctypes.c_size_t(50 << 20))]
-            before = readings()
-            while readings() < before + 2:  # one has begun and ended
-                time.sleep(0.01)
+            wait_for_a_reading()
             raise SystemExit(any(made))
         """
         lib, cupti = harness.BUILD / "src" / "softgpu" / "lib", harness.BUILD / "tests" / "softgpu" / "cupti-13.0"

@@ -33,6 +33,18 @@ SIZE_NOT_TOLD = {"import", "multicast"}
 SIZE_TOLD_TO_HOOKS = {"ipc", "pool_import"}
 VARIABLES = {"variable", "managed_variable"}
 
+# For programs: waits until memprof has read what device 0 has in use, from the beginning to the end (softgpu/state.h).
+WAIT_FOR_A_READING = """
+import os, struct, time
+def wait_for_a_reading():
+    def readings():
+        with open(os.environ["SOFTGPU_STATE"], "rb") as state:
+            return struct.unpack_from("<Q", state.read(), 64 * (8 + 8 * 8))[0]
+    before = readings()
+    while readings() < before + 2:
+        time.sleep(0.01)
+"""
+
 Entry = collections.namedtuple("Entry", "sign track address bytes")
 
 
