@@ -169,7 +169,7 @@ class Looks:
             addresses = array.array("Q", holder.addresses[:left])
             if len(addresses) < len(holder.addresses):
                 look.complete = False
-                look.notes.append(f"of more than {BLOCKS_MOST} blocks no holder was told")
+                look.notes.append(f"only the holders of {BLOCKS_MOST} blocks were reported")
             left -= len(addresses)
             if addresses:
                 tell(addresses.buffer_info()[0], len(addresses), KINDS.index(holder.kind), int(holder.certain),

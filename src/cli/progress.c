@@ -89,7 +89,7 @@ bool mp_progress_valid(const struct mp_invocation *invocation)
     return false;
 }
 
-static void start_timer(const struct mp_invocation *invocation)
+static void start_watching(const struct mp_invocation *invocation)
 {
     const char *when = invocation->value[MP_OPT_PROGRESS];
     if (!isatty(STDERR_FILENO) || (when && !strcmp(when, "never"))) return;
@@ -101,14 +101,14 @@ void mp_progress_start(const struct mp_invocation *invocation, const char *path)
 {
     watched = path;
     work = NULL;
-    start_timer(invocation);
+    start_watching(invocation);
 }
 
 void mp_progress_start_work(const struct mp_invocation *invocation, const char *activity)
 {
     work = activity;
     atomic_store(&work_percent, 0);
-    start_timer(invocation);
+    start_watching(invocation);
 }
 
 void mp_progress_report(void *context, size_t done, size_t of)

@@ -94,7 +94,7 @@ const struct mp_model_metadata *mp_model_metadata_of(const struct mp_model *mode
 /* The number of labels of earlier blocks, plus those of this block that count before event `end`. */
 static size_t labels_before(const struct mp_model *model, uint32_t block, uint64_t end)
 {
-    /* MP_NONE + 1 is 0: such a label counts from the start. */
+    /* A label from the recording's start has event MP_NONE; MP_NONE + 1 is 0, so it counts before every `end`. */
     return MP_COUNT_BEFORE(model->labels.count, i,
                            model->labels.at[i].block < block ||
                                (model->labels.at[i].block == block && model->labels.at[i].event + 1 < end));

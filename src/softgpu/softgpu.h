@@ -103,8 +103,9 @@ void softgpu_expect(uint64_t address, unsigned widths, uint64_t value);
 typedef bool soft_describe(const void *function, int capability, uint64_t *bytes, uint64_t *local);
 /* Gives the driver a describer. The driver calls it when a kernel is first launched, under the driver's lock. */
 void softgpu_describe(soft_describe *describe);
-/* For libraries that launch a kernel of their own. cuBLAS takes its share of the current device at its first kernel
- * there; NCCL does at the first of each communicator that `connects`. They return a CUresult. */
+/* For libraries that launch a kernel of their own. cuBLAS takes its share of a device at its first kernel there. NCCL
+ * takes one at each launch that `connects`: the first of a communicator that carries 1 MiB or more. They return a
+ * CUresult. */
 int softgpu_cublas_launch(void *stream);
 int softgpu_nccl_launch(bool connects, void *stream);
 int softgpu_launch(void *stream); /* of any other library */

@@ -20,7 +20,7 @@ enum { WINDOW = 4096, PATH_BITS = 10, LEVELS = 20 /* and a leaf, main, and three
 static void *blocks[WINDOW];
 static uint32_t pool;
 
-/* Around a call: keeps it from becoming a jump, and from being merged with one between other texts. */
+/* Put around a call: prevents a tail call, and merging with calls between other texts. */
 #define KEEP_APART(text) __asm__ volatile("# " text ::: "memory")
 
 static __attribute__((noinline)) void announce(uint64_t number)

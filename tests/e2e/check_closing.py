@@ -159,7 +159,7 @@ class Closing(harness.TestCase):
         self.run_in(self.script(LOADER), "400000")
         self.assertEqual(len(self.files()), 3)
         self.assertIn("run.mp, run.*.mp  3 processes", self.lines[0])
-        self.assertRegex(self.said, r"beside it  2 loader workers, \d.* MiB each at most")
+        self.assertRegex(self.said, r"others  2 loader workers, \d.* MiB each at most")
         self.assertNotIn("no file", self.said)
 
     def test_ranks_in_a_folder(self):
@@ -172,7 +172,7 @@ class Closing(harness.TestCase):
             self.assertEqual([info[key] for key in ("rank", "local_rank", "world_size", "node")], [rank, rank, 4, 0])
         self.assertRegex(self.lines[0], r"^job/  4 processes, ")
         self.assertIn("rank 3 of 4 (program.py)  cpu/torch peak 4.", self.said)
-        self.assertRegex(self.said, r"beside it  3 more ranks, 3\.\d+ MiB each at most")
+        self.assertRegex(self.said, r"others  3 more ranks, 3\.\d+ MiB each at most")
         self.assertEqual(self.lines[-1], "complete; 0 dropped.   Next: memprof report job/")
         again = harness.memprof("snapshot", "-o", "job", "--", "true", cwd=self.folder)
         self.assertEqual((again.returncode, "already has recordings" in again.stderr), (1, True))

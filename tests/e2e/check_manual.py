@@ -26,7 +26,6 @@ NOT_RUN = {
     "memprof steps marked.mp": "needs the marks above it: tests/e2e/check_steps.py records such",
     "memprof peak sidnb13_transformer": "needs the data of $MEMPROF_TEST_DATA",
     "memprof recover run.mp": "needs a run that was cut: tests/faults",
-    "memprof snapshot -o 'run.%r.mp' -- python3 -m torch.distributed.run": "tests/e2e/check_launchers.py runs torchrun's",
     "memprof snapshot -o run.mp -- bwrap": "needs bwrap and another root: tests/faults/check_rights.py has such roots",
     "sudo memprof attach": "needs root and a program that runs: tests/attach records such",
     "memprof leaks now.mp": "needs the recording of that",
@@ -102,7 +101,8 @@ def missing(shown, printed):
         if not wanted or wanted == "...":
             continue
         begins = wanted.endswith("...")
-        wanted = wanted.removesuffix("...").rstrip(" ,")
+        if begins:
+            wanted = wanted.removesuffix("...").rstrip(" ,")
         found = next((i for i in range(at, len(printed))
                       if (printed[i].startswith(wanted) if begins else printed[i] == wanted)), None)
         if found is None:

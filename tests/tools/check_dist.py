@@ -21,7 +21,7 @@ def left_out(tracked, packed):
 
 
 def of_tree(path):
-    """A path as seen from the tree: automake's own files are named from the build's folder."""
+    """A path relative to the tree; make prints automake's own files relative to the build folder."""
     return os.path.relpath(path, TREE) if path.startswith(("/", "..")) else path
 
 

@@ -11,7 +11,7 @@ import asserted
 TREE = pathlib.Path(__file__).resolve().parents[2]
 DOCUMENTS = ["README.md", "CONTRIBUTING.md", "examples/README.md", "viz/FORMAT.md",
              *sorted(str(path.relative_to(TREE)) for path in (TREE / "docs").rglob("*.md"))]
-# Not what lies in another folder, as build/tests/...: a path begins at one of ours.
+# A path begins at one of these folders; `tests/` in `build/tests/...` is none.
 NAMED = re.compile(r"(?<![\w/.-])(?:(?:src|tests|tools|examples|python|include|viz|docs|m4|\.ci)/[\w*./-]*[\w*]"
                    r"|Makefile\.am|configure\.ac|[A-Z]+\.md)")
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")

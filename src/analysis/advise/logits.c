@@ -4,7 +4,7 @@
 
 #include "model/stack_facts.h"
 
-#define SHIFT     8 /* a copy without the last tokens has at most one part in so many less */
+#define SHIFT     8 /* bytes of a copy without the last tokens: less than the logits by at most one part in SHIFT */
 #define HEAD_MOST 8 /* allocations of the head's backward */
 
 /*

@@ -25,7 +25,7 @@ struct mp_guess_pass {
 
 struct mp_guesses {
     unsigned char *of_block;  /* enum mp_category; MP_CATEGORY_NONE: no guess */
-    unsigned char *inference; /* by turn: keeps nothing for a backward */
+    unsigned char *inference; /* by turn: true if the turn keeps no blocks for a backward */
     struct mp_guess_passes {
         struct mp_guess_pass *at;
         size_t count, room;

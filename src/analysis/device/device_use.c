@@ -76,7 +76,7 @@ static const struct {
     const char *advice;
 } rules[] = {
     {"PyTorch's pluggable allocator", NULL, "CUDAPluggableAllocator", false,
-     "tensors are not told apart in it; without change_current_allocator() they are seen as torch"},
+     "single tensors cannot be seen in it; without change_current_allocator() they are on the torch track"},
     {"PyTorch's cudaMallocAsync backend", "libc10_cuda", "CudaMallocAsync", true,
      "tensors are the blocks of the driver's pool; PYTORCH_CUDA_ALLOC_CONF=backend:native shows them as torch"},
     {"RMM's pool", NULL, "pool_memory_resource", false,

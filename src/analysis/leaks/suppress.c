@@ -17,7 +17,7 @@ static enum mp_status add_line(const char *line, size_t length, unsigned number,
         length--;
     if (!length || *line == '#') return MP_OK;
     if (length <= skip || memcmp(line, kind, skip))
-        return mp_fail(error, MP_INVALID, "%s: line %u: a suppression is leak: and a pattern, not \"%.*s\"", path,
+        return mp_fail(error, MP_INVALID, "%s: line %u: a suppression has the form leak:PATTERN, not \"%.*s\"", path,
                        number, length > 60 ? 60 : (int)length, line);
     struct mp_suppression suppression = {.pattern = mp_text_copy_part(line + skip, length - skip)};
     mp_vec_add(&suppressions->at, suppression);

@@ -92,7 +92,7 @@ static void *heap_register(const void *domain, const struct nvtx_heap *descripti
         mp_nvtx_name(heap->name, mp_nvtx_domain_number(domain), (int32_t)description->message_type,
                      description->message);
     else
-        mp_session_note("NVTX announced more heaps than can be told apart (31); the others are one track");
+        mp_session_note("NVTX announced more than 31 heaps; the others share one track");
     mp_hook_leave(thread);
     return heap;
 }

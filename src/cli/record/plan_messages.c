@@ -79,7 +79,7 @@ enum mp_status mp_plan_judge(const char *path, const struct mp_plan_device *devi
 
 void mp_plan_outcome_heading(const char *name)
 {
-    printf("  %10s  %12s  %12s  %12s  fits\n", name, "allocated", "reserved", "beside ~");
+    printf("  %10s  %12s  %12s  %12s  fits\n", name, "allocated", "reserved", "estimated");
 }
 
 void mp_plan_outcome_row(uint64_t value, const struct mp_plan_outcome *outcome)

@@ -396,7 +396,7 @@ static void print_main(const struct tree *tree)
         if (summary != main && !summary->left_out) add_kind(&kinds, summary, "");
     }
     put_kinds(&others, &kinds, mp_recording_is_rank(main));
-    if (others.size) mp_message("beside it  %.*s", (int)others.size, (const char *)others.data);
+    if (others.size) mp_message("others  %.*s", (int)others.size, (const char *)others.data);
     mp_vec_free(&kinds.at);
     mp_buffer_free(&others);
     mp_buffer_free(&text);

@@ -75,8 +75,8 @@ static size_t after_first_later(const struct joiner *j, size_t place, const stru
     return place;
 }
 
-/* The candidates of one entry: the first later one; then outwards from its time, nearest first. The latest in time
- * comes first in `found`. */
+/* Finds the allocations that an entry may belong to: the first one after it, then those nearest to it in time. The
+ * latest in time comes first in `found`. */
 static size_t find_candidates(const struct joiner *j, const struct mp_history_entry *entry, uint32_t *found)
 {
     if (!entry->bytes) return 0;

@@ -45,8 +45,8 @@ enum mp_status mp_recording_take_history(struct mp_recording *recording, const s
 void mp_recording_note_history(struct mp_recording *recording);
 enum mp_status mp_recording_write_requests(struct mp_recording *recording, struct mp_error *error);
 enum mp_status mp_recording_write_segments(struct mp_recording *recording, struct mp_error *error);
-/* The number by which readers know a step (mp_step_of()). If optimizers mark steps, a step that has not ended yet has
- * the number of the step before. */
+/* The number by which readers know a step (mp_step_of()). If an optimizer's end marks a step, the step that still runs
+ * counts as part of the step before. */
 uint64_t mp_recording_public_step(const struct mp_recording *recording, uint64_t step);
 /* Notes a step that began outside of the window. */
 enum mp_status mp_recording_note_step(struct mp_recording *recording, const struct mp_event *event,

@@ -39,7 +39,7 @@ static inline bool mp_schedule_is_set(const struct mp_schedule *schedule)
 /* One recording's position in the schedule. */
 struct mp_schedule_state {
     struct mp_schedule_position position;
-    uint32_t depth[MP_SPOOL_RINGS_MAX]; /* number of each thread's open regions, of those whose begin was seen */
+    uint32_t depth[MP_SPOOL_RINGS_MAX]; /* by thread: how many regions are open, of those whose begin was seen */
 };
 
 enum mp_schedule_wish {

@@ -92,7 +92,7 @@ enum mp_status mp_chrome_align(const struct mp_chrome_input *input, const struct
         return mp_fail(error, MP_INVALID, "%s does not say when it was made: its times count from nowhere",
                        input->path);
     if (start < UNIX_MIN) return mp_fail(error, MP_INVALID, "the recording does not say when it was made");
-    /* on the recording's clock; the trace's base may be so large that sums of times wrap */
+    /* On the recording's clock. Sums of times wrap if the trace's base is very large. */
     int64_t shift, first, last;
     if (__builtin_sub_overflow(input->base_ns, start, &shift) ||
         __builtin_add_overflow(input->first_ns, shift, &first) || __builtin_add_overflow(input->last_ns, shift, &last))

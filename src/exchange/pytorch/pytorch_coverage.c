@@ -74,7 +74,7 @@ static void note_differences(struct notes *t, const struct mp_pytorch_device *de
     if (device->not_in_segments)
         note(t, true,
              "trace and segments of %s disagree: %s blocks (%s) are live at the end of the trace and not in the "
-             "segments; the trace is told here, which may be cut",
+             "segments; memprof uses the trace, which may be cut",
              name, mp_format_count(count, device->not_in_segments),
              mp_format_bytes(bytes, device->not_in_segments_bytes));
     if (device->ranges_missing)
@@ -86,17 +86,17 @@ static void note_differences(struct notes *t, const struct mp_pytorch_device *de
              "what the file says lives in them (%s)",
              name, mp_format_count(count, device->overlapping), mp_format_bytes(bytes, device->overlapping_bytes));
     if (device->other_size)
-        note(t, false, "blocks of %s to which trace and segments give different sizes: %s; the trace's are told", name,
-             mp_format_count(count, device->other_size));
+        note(t, false, "blocks of %s with different sizes in trace and segments: %s; memprof uses those of the trace",
+             name, mp_format_count(count, device->other_size));
     if (device->bad_entries)
-        note(t, false, "entries of the trace of %s without a usable address or size, which were passed over: %s", name,
-             mp_format_count(count, device->bad_entries));
+        note(t, false, "entries of the trace of %s that were passed over, as they have no usable address or size: %s",
+             name, mp_format_count(count, device->bad_entries));
     if (device->annotations_lost)
-        note(t, false, "annotations of memory of %s in which no block is known to live, which were passed over: %s",
+        note(t, false, "annotations of memory of %s that were passed over, as no block is known to live there: %s",
              name, mp_format_count(count, device->annotations_lost));
     if (device->free_action == MP_ACTION_FREE_REQUESTED)
-        note(t, false,
-             "the trace of %s has no free_completed entries: blocks are told as freed when that was requested", name);
+        note(t, false, "the trace of %s has no free_completed entries: blocks count as freed when that was requested",
+             name);
 }
 
 static void note_rounding(struct notes *t, const struct mp_pytorch_device *device)
@@ -136,10 +136,10 @@ static void note_unknown(struct notes *t)
         }
     if (unknown)
         note(t, false,
-             "entries with actions that memprof does not know, which were passed over: %s, the first is \"%.60s\"",
+             "entries that were passed over, as memprof does not know their actions: %s, the first is \"%.60s\"",
              mp_format_count(count, unknown), mp_intern_get(&s->records.values.texts, name, NULL));
     if (s->strange)
-        note(t, false, "items of the file's lists that are no entries or segments, which were passed over: %s",
+        note(t, false, "items of the file's lists that were passed over, as they are neither entries nor segments: %s",
              mp_format_count(count, s->strange));
     if (s->records.again)
         note(t, true,

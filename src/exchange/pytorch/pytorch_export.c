@@ -709,7 +709,7 @@ enum mp_status mp_pytorch_export(const struct mp_model *model, bool as_json, FIL
     *exported = (struct mp_pytorch_exported){.moved = MP_TRACK_NONE};
     if (model->sample_bytes)
         return mp_fail(error, MP_UNSUPPORTED,
-                       "the recording has a sample of its blocks (--sample): a memory snapshot has them all");
+                       "the recording has a sample of its blocks (--sample): a memory snapshot needs all blocks");
     struct writer *writer = mp_alloc_zeroed(1, sizeof *writer);
     writer->model = model;
     writer->exported = exported;

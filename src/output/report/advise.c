@@ -194,7 +194,7 @@ static void put_checkpoint(const struct mp_model *model, const struct mp_change 
     mp_buffer_printf(&words->code, "torch.utils.checkpoint.checkpoint(%s, ..., use_reentrant=False) for each call",
                      change->module);
     if (change->share < 0)
-        mp_buffer_printf(&words->cost, "does a part of forward twice, which the recording does not time");
+        mp_buffer_printf(&words->cost, "does a part of forward twice; the recording does not show for how long");
     else
         mp_buffer_printf(&words->cost, "does %.0f %% of forward twice", change->share * 100);
 }

@@ -296,7 +296,9 @@ static void put_pinned_cache(struct mp_json *json, const struct mp_model *model)
     mp_json_end_object(json);
 }
 
-#define PINNED_LEAST (UINT64_C(1) << 20) /* bytes: a program that reads values back has a few small blocks */
+#define PINNED_LEAST                                                                                                   \
+    (UINT64_C(1) << 20) /* bytes: reading values back leaves a few small blocks in the cache, which are                \
+                         * not worth a line */
 
 void mp_pinned_cache_text(struct mp_text *text, const struct mp_model *model)
 {

@@ -114,7 +114,7 @@ void mp_plan_text(struct mp_text *text, const struct mp_model *model)
         mp_say(text, "\nplanned on %s, %s; PyTorch %s; values read back are %s\n", plan.device,
                mp_bytes(plan.total_bytes), *plan.torch ? plan.torch : "unknown", plan.values);
         for (size_t i = 0; i < plan.estimated.count; i++)
-            mp_say(text, "  beside it %s  %s (%s)\n",
+            mp_say(text, "  estimated %s  %s (%s)\n",
                    plan.estimated.at[i].bytes == MP_BYTES_UNKNOWN ? "?" : mp_bytes(plan.estimated.at[i].bytes),
                    plan.estimated.at[i].name, plan.estimated.at[i].source);
         bool sizes = false;

@@ -479,8 +479,8 @@ START_TEST(groups_add_up)
     scene_free(&scene);
 }
 
-/* The block's stream or pool: its own if known. Otherwise that of all known blocks of its site and size, if they are
- * three or more and agree. */
+/* The stream or pool that a block must get: its own if known. If it is unknown, that of the known blocks of its site
+ * and size, if these are three or more and agree. */
 static uint64_t told_of(const struct mp_model *model, uint32_t block, bool is_pool)
 {
     const struct mp_model_blocks *blocks = &model->blocks;
@@ -501,7 +501,7 @@ static uint64_t told_of(const struct mp_model *model, uint32_t block, bool is_po
     return reported >= 3 && blocks->stack[block] ? all : UINT64_MAX;
 }
 
-/* The name of a block's group, looked up the plain way; false if it has none. */
+/* The name of a block's group, by a plain search; false if it has none. */
 static bool group_of(const struct scene *scene, enum mp_group_by by, const uint32_t *regions, size_t block,
                      int64_t moment, char name[64])
 {
@@ -527,7 +527,7 @@ static bool group_of(const struct scene *scene, enum mp_group_by by, const uint3
 static void check_groups(const struct scene *scene, const struct mp_sites *sites, enum mp_group_by by,
                          const struct mp_peak *peak)
 {
-    uint32_t *regions = mp_regions_of_births(scene->model); /* the blocks of scenes are in the order of the model's */
+    uint32_t *regions = mp_regions_of_births(scene->model); /* the model numbers the blocks as the scene does */
     char name[64];
     for (size_t i = 0; i < sites->count; i++) {
         const struct mp_site *site = &sites->at[i];

@@ -150,7 +150,7 @@ START_TEST(training_is_seen_through)
         start(&training, seed);
         training.world.frees_all = seed & 1;
         training.world.threads = seed & 2 ? 2 : 1;
-        make(&training, training.load, MP_CATEGORY_INPUT); /* is never used, and may be anything: block 0 */
+        make(&training, training.load, MP_CATEGORY_INPUT); /* block 0 is never used, so it may have any category */
         training.truth.at[0] = MP_CATEGORY_NONE;
         train(&training, &held, 6, seed & 4, seed & 8);
         struct mp_model *model = world_build(&training.world);
@@ -331,7 +331,7 @@ START_TEST(what_the_program_says_counts)
     finish(&training);
 }
 
-/* A block that flows in backward has the stack and size of a gradient, but is freed too soon to be one. */
+/* The block is made in backward, with a gradient's stack and size, but is freed too soon to be a gradient. */
 START_TEST(usual_labels_are_not_for_temporaries)
 {
     struct training training;

@@ -43,7 +43,7 @@ static void feed_event(struct mp_builder *builder, struct mp_event event)
     feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_EVENTS_KIND, .count = 1, .events = one});
 }
 
-/* `strings`: "" and "cuda:0", and what names of events are. */
+/* `strings`: Begins a model with these strings: "", "cuda:0", then the events' names. */
 static struct mp_builder *begin_with(const struct mp_string_entry *strings, size_t string_count)
 {
     static const struct mp_device device = {.name = 1, .total_bytes = UINT64_C(1) << 40};

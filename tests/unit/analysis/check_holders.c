@@ -329,7 +329,8 @@ START_TEST(one_holder_is_one_cause)
     ck_assert_uint_eq(first.sum.sites, 1);
 }
 
-/* 20 steps keep a block each, all are freed, and a site with lines of Python or without allocates behind that. */
+/* The leaks of a program that keeps a block in each of 20 steps, then frees all, then allocates at another site, with
+ * or without lines of Python. */
 static size_t leaks_cleared_before(bool python)
 {
     struct world world;

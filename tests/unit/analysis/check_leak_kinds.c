@@ -90,8 +90,8 @@ START_TEST(what_is_bounded_or_recorded_is_not_hidden)
     mp_leaks_free(&leaks);
 }
 
-/* A short program, whose process is sampled only in a few of its 60 steps. `rest`: by sample, the bytes that are in no
- * block. */
+/* A short program, whose process is sampled only in a few of its 60 steps. The bytes that no block explains, by sample,
+ * are in `rest`. */
 static struct mp_leaks judge_read_in(size_t count, const unsigned char *read_in, const uint64_t *rest)
 {
     struct world world;
@@ -273,8 +273,8 @@ START_TEST(a_server_s_threads_overlap)
     }
 }
 
-/* Two workers begin a step for each request; the thread that gathers their answers, and keeps them, begins one for each
- * of `epochs`. */
+/* Two workers begin a step for each request. The main thread allocates their answers, keeps them or not, and begins
+ * `epochs` steps. */
 static struct mp_leaks judge_gathered(uint32_t epochs, bool keeps)
 {
     enum { REQUESTS = 400 };

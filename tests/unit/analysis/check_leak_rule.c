@@ -136,8 +136,8 @@ static bool only_refills(const struct lives *lives, bool *sawtooth)
     return *sawtooth && births_at(lives, lives->last) < before + before / 2 + 4;
 }
 
-/* Judges by the boundaries with more live blocks than any earlier one since `first`: by the pauses between them, and
- * since the last. */
+/* A record is a boundary with more live blocks than every earlier one since `first`. Judges by the longest pause
+ * between records, and by the pause since the last. */
 static enum mp_leak_growth unless_full(const struct lives *lives, uint32_t first)
 {
     uint32_t records[LAST_MAX + 1], count = 0, widest = 0;
@@ -386,8 +386,8 @@ START_TEST(short_trends_are_counted_out)
         }
 }
 
-/* One block is kept at each step. Lately `came` new blocks were made and `went` old ones freed, around every
- * threshold. */
+/* One block is kept at each step. Near the end `came` blocks are made and `went` old ones are freed, for numbers around
+ * every threshold. */
 START_TEST(a_queue_loses_as_many_as_it_gets)
 {
     static struct lives lives;

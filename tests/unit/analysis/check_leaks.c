@@ -239,7 +239,8 @@ START_TEST(bounded_things_do_not_leak)
         live(&best, step, step < 29 ? step + 20 : FOR_EVER);
     ck_assert_int_eq(judge(&failed, 39).growth, MP_GROWTH_ONCE);
     ck_assert_int_eq(judge(&again, 39).growth, MP_GROWTH_ONCE);
-    ck_assert_int_eq(judge(&best, 37).growth, MP_GROWTH_NONE); /* the last two, one after the other */
+    /* Two steps late in the recording, one after the other. */
+    ck_assert_int_eq(judge(&best, 37).growth, MP_GROWTH_NONE);
     ck_assert_int_eq(judge(&ring, 199).growth, MP_GROWTH_NONE);
     ck_assert_int_eq(judge(&filled, 199).growth, MP_GROWTH_NONE);
     ck_assert_int_eq(judge(&sawtooth, 199).growth, MP_GROWTH_NONE);

@@ -43,7 +43,7 @@ def settings_of(config):
 
 
 class Model:
-    """The C model through torch_calls.c: passes many calls at once, and parses the answers."""
+    """Passes many calls at once to the C model in torch_calls.c, and parses the answers."""
 
     def __init__(self, program):
         self.program = program

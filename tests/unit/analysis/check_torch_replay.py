@@ -320,7 +320,7 @@ class Moments(Written):
         self.assertEqual(replay["differences"], 0)
 
     def test_a_pool_that_ends_gives_back_first(self):
-        """A MemPool gives its own memory back when it ends; only then may the program empty the cache."""
+        """When a MemPool ends, its memory is given back; only then may the program empty the cache."""
         base = 1 << 40
         calls = [("segment_alloc", 64, 20, 0), ("alloc", 64, 4, 0), ("segment_alloc", 0, 20, 1), ("alloc", 0, 4, 1),
                  ("free_requested", 0, 4, 1), ("free_completed", 0, 4, 1), ("free_requested", 64, 4, 0),

@@ -155,7 +155,7 @@ class Allocator:
         segment.blocks[first:last + 1] = [joined]
         return joined
 
-    # Memory from the device, and back.
+    # Takes memory from the device, and gives it back.
     def get_memory(self, pool, size, stream):
         asked = self.segment_size(size)
         if self.limit is not None and self.reserved() + asked > self.limit:

@@ -77,7 +77,8 @@ static struct mp_gpu gpus[3] = {{.uuid = "GPU-00010203-0405-0607-0809-0a0b0c0d0e
                                 {.uuid = "GPU-ffffffff-0000-0000-0000-000000000001", .name = "A", .physical = 1},
                                 {.uuid = "GPU-ffffffff-0000-0000-0000-000000000002", .name = "A", .physical = 2}};
 
-/* `used` of the whole device, of which this process has `ours` and another one `others`; MP_BYTES_UNKNOWN: unknown. */
+/* A reading of a device: `used` bytes in all, `ours` by this process, `others` by another one; MP_BYTES_UNKNOWN:
+ * unknown. */
 static struct mp_gpu_use use_of(uint32_t pid, uint64_t used, uint64_t ours, uint64_t others)
 {
     struct mp_gpu_use use = {.used_bytes = used, .sum_known = true};
@@ -137,8 +138,7 @@ static struct mp_model *finish(struct mp_recording *recording)
     return model;
 }
 
-/* "counter ms value" of all samples but those of the process's own memory; other times than whole ms stay as they
- * are. */
+/* "counter ms MiB" of each sample except those of the process's own memory. */
 static const char *samples_of(const struct mp_model *model)
 {
     static char text[4096];
@@ -322,7 +322,7 @@ START_TEST(what_is_not_known_is_said)
     mp_model_free(model);
 }
 
-/* Variables that a running process sets itself are not those that CUDA read when it began. */
+/* CUDA reads variables when the process begins; those that the process sets afterwards do not count. */
 START_TEST(what_the_process_was_started_with)
 {
     static const char *const variables[] = {"XCUDA_VISIBLE_DEVICES=no", "CUDA_VISIBLE_DEVICES=2,0",

@@ -39,7 +39,7 @@ void mp_leaving_free(struct mp_leaving *leaving)
     mp_vec_free(&leaving->rows);
 }
 
-/* The next one that was handed over. */
+/* Checks that this is the next recording in order, with its results. */
 static void check(const struct mp_finished *finished, unsigned *next)
 {
     ck_assert_uint_eq(number_of(finished->recording), *next);
@@ -56,7 +56,7 @@ START_TEST(each_comes_back_once_and_in_order)
     srand(3);
     mp_finisher_open(&finisher);
     ck_assert(!mp_finisher_take(&finisher, false, &finished));
-    ck_assert(!mp_finisher_take(&finisher, true, &finished)); /* there is nothing to wait for */
+    ck_assert(!mp_finisher_take(&finisher, true, &finished)); /* returns at once: there is nothing to wait for */
     for (unsigned number = 0; number < RECORDINGS; number++) {
         ck_assert(!mp_finisher_add(&finisher, recording_of(number), OWNER, &finished));
         if (rand() % 10 == 0) usleep(1000); /* the worker comes to an end, and is started again */

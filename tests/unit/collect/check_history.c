@@ -90,7 +90,7 @@ START_TEST(entries_and_parts_tell_what_was_asked_for)
     happen(&world, MP_EVENT_FREE, ADDRESS + 1024, 0);
     uint64_t again = happen(&world, MP_EVENT_ALLOC, ADDRESS + 1024, 512), again_ns = world.now;
     tell_alloc(&world, gone_ns - 2000, ADDRESS + 1024, 500, 3);
-    tell_alloc(&world, again_ns - 2000, ADDRESS + 1024, 100, MP_BYTES_UNKNOWN); /* the segment knows its pool */
+    tell_alloc(&world, again_ns - 2000, ADDRESS + 1024, 100, MP_BYTES_UNKNOWN); /* the pool is that of the segment */
     tell_segment(&world, ADDRESS, 2 * MIB);
     tell_part(&world, 1024, 1000, MP_TORCH_ALLOCATED);
     tell_part(&world, 512, 100, MP_TORCH_ALLOCATED);
@@ -108,7 +108,7 @@ START_TEST(entries_and_parts_tell_what_was_asked_for)
     end(&world);
 }
 
-/* A block allocated at the address after the reading is another block. */
+/* A block that was allocated after the reading is not the block that the reading has at this address. */
 START_TEST(parts_are_of_older_blocks_of_their_size)
 {
     struct world world;
@@ -125,8 +125,8 @@ START_TEST(parts_are_of_older_blocks_of_their_size)
     end(&world);
 }
 
-/* A loop of 5 ms with times that are 6 ms late: each entry is near the next turn's allocation, and must not be joined
- * to it. */
+/* A loop with turns of 5 ms, and entries that are 6 ms late. Each entry is close to the next turn's allocation, and
+ * must not be joined to it. */
 START_TEST(a_wrong_clock_tells_nothing)
 {
     enum { TURNS = 100 };

@@ -104,8 +104,8 @@ class MadeUp(unittest.TestCase):
 
 @unittest.skipUnless("MEMPROF_TEST_DATA" in os.environ, "MEMPROF_TEST_DATA is not set")
 class Recorded(unittest.TestCase):
-    """`truth`: the allocations of a real trace. Ours are those with the allocator's rounding and our clock; both sides
-    lose some. No entry may get what another one asked for."""
+    """`truth`: the allocations of a real trace. The recorder's copy has rounded sizes and another clock; both copies
+    lack some allocations. An entry must not be joined to another entry's allocation."""
 
     @classmethod
     def setUpClass(cls):

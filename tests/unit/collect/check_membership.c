@@ -79,7 +79,8 @@ START_TEST(variables_that_lie)
         {ENVIRONMENT("RANK=999999999\0WORLD_SIZE=1000000000"), {{999999999, NO, NO, NO}, "", ""}},
         {ENVIRONMENT("RANK=007"), {{7, NO, NO, NO}, "", ""}},
         {ENVIRONMENT("RANK=many\0PMI_RANK=2"), {{2, NO, NO, NO}, "", ""}},
-        /* A world that is smaller than the rank, and what is larger than the world. */
+        /* Values that contradict each other: a world that is not larger than the rank, and local ranks and nodes beyond
+         * the world. */
         {ENVIRONMENT("RANK=4\0WORLD_SIZE=4\0LOCAL_RANK=1"), {{4, 1, NO, NO}, "", ""}},
         {ENVIRONMENT("RANK=0\0WORLD_SIZE=0"), {{0, NO, NO, NO}, "", ""}},
         {ENVIRONMENT("RANK=1\0WORLD_SIZE=2\0LOCAL_RANK=2\0GROUP_RANK=7"), {{1, NO, 2, NO}, "", ""}},

@@ -313,7 +313,7 @@ START_TEST(debug_files_below_a_root)
     }
 }
 
-/* Compares every address with nm: the name of a symbol that contains it; without one, nothing. */
+/* Compares every address with nm: a symbol contains it and has that name, or no symbol contains it. */
 static void compare_names(const char *path, const struct ranges *ranges, uint64_t from, uint64_t to, uint64_t step)
 {
     struct mp_symbols *symbols = open_file(path, NULL);

@@ -1,5 +1,5 @@
 /*
- * An anonymised recording has nothing of the user's. A secret is planted in every string that the format's description
+ * An anonymised recording has no text of the user's. A secret is planted in every string that the format's description
  * lists, in many forms that look public. None may be in the copy.
  */
 #include "exchange/common/anonymize.h"
@@ -149,7 +149,7 @@ static void plant_row(struct planting *p, enum mp_chunk_kind kind)
     must(p, mp_writer_rows(p->writer, kind, row, 1, &p->error));
 }
 
-/* Two frames of each language, in stacks. */
+/* Plants two frames of each language, and stacks of them. */
 static void plant_frames(struct planting *p)
 {
     struct mp_frame frames[6];
@@ -357,7 +357,7 @@ START_TEST(a_function_is_public_by_where_it_is)
     ck_assert_str_eq(name_after("", MP_PYTHON, "Module._call_impl", module), "Module._call_impl");
     ck_assert_str_eq(name_after("", MP_PYTHON, "Module.acme", module), "f1");
     ck_assert_str_eq(name_after("", MP_PYTHON, "forward", "/home/me/model.py"), "f1");
-    /* The library of the interpreter's frame says nothing of a function in Python. */
+    /* A Python function is judged by its file; that the frame's library is the interpreter does not make it public. */
     ck_assert_str_eq(name_after("/usr/bin/python3", MP_PYTHON, "acme", "/home/me/model.py"), "f1");
 }
 

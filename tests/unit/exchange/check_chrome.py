@@ -77,7 +77,7 @@ class Chrome(unittest.TestCase):
         tracks, steps, *when = self.facts(self.train, without=("cpu/torch",))
         again, _ = self.write(self.train)
         self.assertEqual(self.facts(again, without=("cpu/torch",)), (tracks, steps, *when))
-        # A block of unknown size has no bytes here, and totals have none, either.
+        # A trace has no bytes for a block of unknown size, and no totals.
         (cpu,) = [track for track in self.ask("info", again)["tracks"] if track["id"] == "cpu/torch"]
         self.assertEqual((cpu["allocs"], cpu["peak_bytes"], cpu["base_bytes"]), (1, 3 << 20, None))
         for name in SNAPSHOTS if DATA else ():
@@ -305,7 +305,8 @@ print(max(row[1] for row in curve), max(row[2] for row in curve), len(events), *
         self.assertGreater(os.path.getsize(self.folder / "big.out.json"), os.path.getsize(big))
 
     def test_hostile_names(self):
-        """The recording is the other one but for two names, and so is its trace."""
+        """The recording is the training's with two hostile names, and its trace differs from the training's only in
+        these names."""
         said = {"forward": "\033[31mred\033[0m\n", "pt_autograd_0": "caf\ufffd \U0001f600 \"quoted\" \\"}
 
         def hostile(value):

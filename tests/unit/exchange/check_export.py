@@ -215,7 +215,7 @@ class Export(unittest.TestCase):
         self.assertIn("\ufffd", json.dumps(snapshot, ensure_ascii=False))
 
     def test_in_out_and_in_again(self):
-        """A snapshot that was read and is written says the same when it is read again."""
+        """A snapshot is read, written and read again: both readings agree."""
         paths = sorted(glob.glob(f"{DATA}/*.pickle")) if DATA else []
         if not paths:
             self.skipTest("no recordings by others at hand")

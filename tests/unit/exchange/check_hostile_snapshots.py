@@ -206,7 +206,7 @@ class Hostile(Case):
         self.assertEqual(run.returncode, 0, run.stderr)
 
     def limited(self, *command, seconds=60, memory=resource.RLIM_INFINITY):
-        """Runs a command within a processor time of about a hundred times what it needs."""
+        """Runs a command with a limit of processor time, about a hundred times what it needs."""
         def limit():
             resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
             if not harness.SANITIZED:  # its shadow is larger than any limit

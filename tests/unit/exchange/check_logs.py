@@ -264,7 +264,7 @@ class Nsys(Case):
                          ("cuda:0/driver/pool", (len(set(pools)) + 1) << 20))
 
     def test_rows_in_any_order(self):
-        """Since 2025.6 nothing says in which order rows are exported."""
+        """Since 2025.6 exported rows may be in any order."""
         path, db = self.database()
         pick, now, live = random.Random(25), 1_000_000, []
         for number in range(600):

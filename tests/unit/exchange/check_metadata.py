@@ -83,7 +83,7 @@ class Trace:
         return self.entries[-1]
 
     def at_peak(self):
-        """(kind, text): bytes and blocks, of the blocks that live at the peak, whatever was said when."""
+        """{(kind, text): bytes and blocks} of the blocks that live at the peak, with all texts that they ever had."""
         def live(moment):
             return [b for b in self.truth if b["born"] <= moment and (b["died"] is None or b["died"] > moment)]
         peak = max(range(len(self.entries)), key=lambda moment: sum(b["bytes"] for b in live(moment)))

@@ -125,7 +125,7 @@ static void same_events(const struct mp_model *a, const struct mp_model *b)
     }
 }
 
-/* Blocks that no event tells of: the base's that are never freed. */
+/* Sorts the blocks that no event shows: those of the base that are never freed. */
 static int by_address_then_bytes(const void *left, const void *right)
 {
     return memcmp(left, right, 4 * sizeof(uint64_t));
@@ -220,7 +220,7 @@ START_TEST(test_saved_and_loaded)
     }
 }
 
-/* A label from before the recording stays, though another one came right after the first event. */
+/* A label from before the recording still counts as such, although another label comes right after the first event. */
 START_TEST(test_labels_from_the_start)
 {
     struct scene scene;

@@ -171,7 +171,7 @@ class Snapshots(Case):
         self.assertEqual((track["allocs"], track["end_bytes"], track["ooms"], track["reserved_peak_bytes"]),
                          (2, 513, 1, None))
         notes = "\n".join(info["coverage"]["notes"])
-        for words in ("teleport", "without a usable address", "3.00 MiB free", "no segments", "no entries or segments"):
+        for words in ("teleport", "no usable address", "3.00 MiB free", "no segments", "neither entries nor segments"):
             self.assertIn(words, notes)
         self.assertFalse(info["coverage"]["complete"])
         regions = self.answer("steps", self.dump({"segments": [], "device_traces": [[], trace]}))["regions"]
@@ -216,7 +216,8 @@ class Snapshots(Case):
             self.assertEqual(self.answer("info", self.dump(made.snapshot))["coverage"]["complete"], complete, key)
 
     def test_segments_that_overlap(self):
-        """The first one listed is believed: nothing is counted twice, it is said, and the other one is not written."""
+        """Of segments that overlap, the first listed one counts. No byte counts twice, a note says so, and the export
+        lacks the other one."""
         made = Made(7)
         truth = self.answer("info", self.dump(made.snapshot))["tracks"]
         first = made.snapshot["segments"][0]

@@ -16,9 +16,10 @@ import torch_sources
 from check_export import as_lists
 from snapshots import MIB, START, Case
 
-# All that PyTorch's own tests of _snapshot() (test/test_cuda.py) and the sources that make and read snapshots know:
-# torch/cuda/memory.py, torch/csrc/cuda/Module.cpp and memory_snapshot.cpp, torch/_utils.py, torch/cuda/_memory_viz.py,
-# torch/utils/viz/*.js, 1.13 to 2.14 and what is to come after it. Additional words of an installed version fail below.
+# All keys and words of snapshots, from PyTorch's own tests of _snapshot() (test/test_cuda.py) and the sources that make
+# and read snapshots: torch/cuda/memory.py, torch/csrc/cuda/Module.cpp and memory_snapshot.cpp, torch/_utils.py,
+# torch/cuda/_memory_viz.py, torch/utils/viz/*.js, from 1.13 to 2.14 and to the development after it. A test below fails
+# if the installed PyTorch has others.
 ACTIONS = ("alloc", "free_requested", "free_completed", "free", "segment_alloc", "segment_free", "segment_map",
            "segment_unmap", "snapshot", "oom", "user_defined", "annotate", "an action of tomorrow")
 STATES = ("active_allocated", "active_pending_free", "active_awaiting_free", "inactive", "a state of tomorrow")
@@ -173,7 +174,8 @@ class Told(Case):
             self.assertEqual({row[field] for row in places[place]}, set(words), field)
 
     def test_what_the_installed_pytorch_knows(self):
-        """Fields and words that a newer PyTorch documents, or its viewer asks for, are in the lists above, or this fails."""
+        """Fails if a newer PyTorch documents fields or words that the lists above lack, or if its viewer asks for
+        such."""
         known = set().union(*FIELDS.values())
         words = {*ACTIONS, *STATES, *SEGMENT_TYPES, *STAGES}
         folders = torch_sources.folders()
@@ -271,7 +273,7 @@ class Told(Case):
         self.check(made)
 
     def test_values_of_other_kinds(self):
-        """Values that should be a number, a text or a list are none."""
+        """Values of a wrong kind: none is a number, a text or a list where one should be."""
         made, values = Values().snapshot(), Values()
         for odd in (None, "a text", 1.5, [1], {"a": 1}, -5, True):
             for key in ("stream", "pool_id", "frames", "user_metadata", "forward_frames"):

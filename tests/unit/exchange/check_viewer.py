@@ -46,7 +46,7 @@ PYTHONS = [folder for folder in torch_sources.folders() if torch_sources.text_of
 
 
 def in_order(value, seen):
-    """The same with its dictionaries' keys in one order; what is shared stays so."""
+    """The texts with each dictionary's keys in one order; shared objects stay shared."""
     if isinstance(value, (dict, list)) and id(value) not in seen:
         seen[id(value)] = ({key: in_order(value[key], seen) for key in sorted(value)} if isinstance(value, dict) else
                            [in_order(item, seen) for item in value])

@@ -21,7 +21,7 @@ def frame(i):
 
 
 class Made:
-    """A made-up snapshot, and what is true of it by a replay that looks at every byte count."""
+    """A made-up snapshot, and the truth about it, from a replay that counts every byte."""
 
     def __init__(self, seed, devices=1, before=20, length=400, frames=True, host=False):
         self.random = random.Random(seed)
@@ -110,7 +110,7 @@ class Made:
 
 
 def without_file(answer):
-    """An answer less what says which file it came from."""
+    """An answer without the facts about its file."""
     info = answer.get("info", answer)
     info["file"] = None
     return answer

@@ -1,4 +1,5 @@
-"""The Python sources of the PyTorch versions that are here, read and never imported: what they say that a snapshot holds."""
+"""What the Python sources of the PyTorch versions on this machine say about snapshots. They are read, never
+imported."""
 import ast
 import glob
 import importlib.util
@@ -8,7 +9,7 @@ import re
 
 
 def folders():
-    """Folders of torch, each once: this Python's, and the system's."""
+    """The folders of torch, each once: this Python's and the system's."""
     spec = importlib.util.find_spec("torch")
     found = [os.path.dirname(spec.origin)] if spec and spec.origin else []
     for place in ("/usr/lib/python3*/dist-packages", "/usr/local/lib/python3*/dist-packages"):
@@ -74,7 +75,7 @@ def version_of(folder):
 
 
 def viewer(folder):
-    """torch/cuda/_memory_viz.py as a module, torch not imported."""
+    """torch/cuda/_memory_viz.py as a module, without importing torch."""
     spec = importlib.util.spec_from_file_location("memory_viz_" + "_".join(map(str, version_of(folder))),
                                                   os.path.join(folder, "cuda", "_memory_viz.py"))
     module = importlib.util.module_from_spec(spec)

@@ -99,7 +99,7 @@ START_TEST(bytes_too_few_or_too_many_are_refused)
     mp_buffer_free(&bytes);
 }
 
-/* Runs must have exactly the column's length: not more, not less, no empty run, wherever a block of runs ends. */
+/* The runs must have exactly the column's length, none may be empty, and a block of runs may end anywhere. */
 START_TEST(runs_fill_their_column)
 {
     static uint64_t values[1024], out[1025];

@@ -73,16 +73,16 @@ static void set_file(struct sample *sample, const void *bytes, size_t size)
     ck_assert_int_eq(pwrite(sample->fd, bytes, size, 0), (ssize_t)size);
 }
 
-/* The result of reading the file. */
+/* What the reader returned. */
 struct seen {
     enum mp_status opened;
     size_t chunks;          /* equal to what was made, in order */
     size_t made_up;         /* in place of lost table entries */
-    uint64_t first_missing; /* sequence number of the first chunk that did not come */
+    uint64_t first_missing; /* sequence number of the first chunk that was not read */
     struct mp_damage damage;
 };
 
-/* Reads the sample's file; every chunk that comes must be one that was made, in order. */
+/* Reads the sample's file. Each chunk that is read must equal a written one, in order. */
 static struct seen read_all(struct sample *sample)
 {
     struct seen seen = {.first_missing = UINT64_MAX};
@@ -241,7 +241,7 @@ START_TEST(any_damage_leaves_only_what_was_made)
         if (!seen.opened && !seen.damage.cut)
             ck_assert_uint_ge(seen.damage.lost_chunks + seen.chunks, sample.made.chunks.count);
     }
-    /* Most chunks survive what hits a few hundred bytes of many thousand. */
+    /* If some hundred bytes of many thousand are damaged, most chunks survive. */
     ck_assert_uint_gt(came, rounds * sample.made.chunks.count / 2);
     free(bytes);
     free_sample(&sample);

@@ -86,7 +86,7 @@ struct column {
 
 static size_t more_after; /* uncounted bytes after the payload of the next chunk of columns */
 
-/* A chunk of columns with an honest frame around dishonest numbers. `key` is one more number in meta. */
+/* Adds a chunk of columns with a right frame and any numbers in it. `key` is one more number in meta. */
 static void add_columns(struct file *file, unsigned kind, uint64_t count, const uint64_t tables[7], const char *key,
                         uint64_t value, const struct column *columns, size_t column_count)
 {
@@ -283,7 +283,7 @@ START_TEST(hostile_msgpack_is_damage)
         add_raw(&file, 9, bodies[i].body, bodies[i].size);
         check_damaged(&file);
     }
-    for (size_t more = 1; more < 4; more++) { /* a good chunk, but for what it says of its payload's end */
+    for (size_t more = 1; more < 4; more++) { /* a good chunk with a wrong end of its payload */
         struct file file;
         begin(&file);
         more_after = more;
@@ -342,7 +342,8 @@ START_TEST(hostile_columns_are_damage)
     check_damaged(&file); /* tables smaller than they were */
 }
 
-/* Tables with too many entries for work on each pair of them; each is a chunk of a hundred bytes. */
+/* Tables with so many entries that the reader must not compare each pair of them; each table is a chunk of a hundred
+ * bytes. */
 START_TEST(too_many_entries_are_damage)
 {
     struct file file;

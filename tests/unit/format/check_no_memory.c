@@ -146,7 +146,7 @@ static enum mp_status write_chunk(struct mp_writer *writer, const struct made_ch
     }
 }
 
-/* The chunks that a file has, each as it was made, and no other. */
+/* The reader gives exactly the chunks of the file, each as it was made. */
 static void expect_chunks(const char *path, const struct maker *made, size_t count, bool finished)
 {
     struct mp_reader *reader;

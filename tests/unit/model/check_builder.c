@@ -102,7 +102,7 @@ static void check_blocks(const struct scene *scene)
     }
 }
 
-/* The model's events are the scene's, with all that they say. */
+/* The model's events equal the scene's, in all fields. */
 static void check_events(const struct scene *scene)
 {
     const struct mp_model *model = scene->model;
@@ -348,7 +348,7 @@ START_TEST(repeated_strings_keep_their_ids)
     mp_model_free(model);
 }
 
-/* A base that begins a recording brings what was said before, one in the middle what was said while nothing was kept.
+/* A base at the recording's beginning has labels from before it; a base in the middle has those of a pause.
  */
 START_TEST(a_base_brings_labels)
 {

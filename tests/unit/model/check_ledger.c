@@ -148,7 +148,7 @@ static void free_both(struct mp_ledger *ledger, struct truth *truth, uint64_t no
     place->bytes = 0;
 }
 
-/* The program says what a block is for, PyTorch what was asked for. */
+/* A block has both: the program's label, and PyTorch's request. */
 static void tell_both(struct mp_ledger *ledger, struct truth *truth)
 {
     uint16_t track = (uint16_t)chance(TRACKS);
@@ -291,7 +291,7 @@ START_TEST(a_base_of_what_is_known_changes_nothing)
     mp_state_close(&followed);
 }
 
-/* During a pause no block numbers of the file are used, and no numbered block ends unnoticed. */
+/* During a pause blocks get no numbers of the file, and the end of a numbered block is reported. */
 START_TEST(a_pause_leaves_no_holes)
 {
     enum { BLOCKS = 200 };

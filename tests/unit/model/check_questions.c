@@ -286,7 +286,7 @@ START_TEST(headlines)
     ck_assert_str_eq(mp_path_short("<string>"), "<string>");
 }
 
-/* The pattern that the paths make, or the one that they do not fit. */
+/* The pattern that the paths make, or the path that does not fit it. */
 static const char *pattern_of(const char *const *paths, struct mp_buffer *pattern)
 {
     mp_buffer_free(pattern);

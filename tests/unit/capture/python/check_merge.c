@@ -81,7 +81,7 @@ static const struct {
     {"##", "1|2|", "12", false},
     {"ab#c", NULL, "ab#c", false}, /* not known: nothing is replaced, nothing is wrong */
     {"ab#c", "", "ab#c", true},
-    {"a#b#c#d", "1|2|", "a1b2c#d", true},   /* the outermost call is another greenlet's, or unknown */
+    {"a#b#c#d", "1|2|", "a1b2c#d", true},   /* the outermost call belongs to another greenlet, or is unknown */
     {"a#b", "1|2|3|", "a1b23", true},       /* unwinding ended early */
     {"a#b~", "1|2|3|", "a1b23", false},     /* the native stack is cut: the rest is further out */
     {"a#b#c#d", "1|2|~", "a1b2c#d", false}, /* the Python stack is cut: so is this */

@@ -255,7 +255,7 @@ EXPORT uint64_t harness_walks(void)
     return atomic_load(&walks);
 }
 
-/* After Py_Finalize: this thread too must be given nothing, and the spinning ones must still be alive. */
+/* Runs after Py_Finalize. A walk of this thread must find nothing, and the spinning threads must still be alive. */
 __attribute__((destructor)) static void at_exit(void)
 {
     if (!atomic_load(&spinning)) return;

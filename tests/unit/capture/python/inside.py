@@ -549,7 +549,7 @@ def innermost(where, module):
 
 
 def modules():
-    """The object that the innermost call of a named code object is about."""
+    """The function's object, for the innermost call of the code object with this name."""
     one, two = Module(), Module()
     innermost("before", None)
     one.call(innermost, "not named", None)
