@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "base/map.h"
-#include "base/search.h"
 #include "model/stack.h"
 
 /* True if nine in ten blocks have a new size: the site makes a block when a size first appears. */
@@ -28,26 +27,6 @@ static bool is_segment(const struct mp_stack_line *line)
            (line->module && strstr(line->module, "libc10_cuda"));
 }
 
-static size_t first_holder(const struct mp_model *model, uint32_t block)
-{
-    return MP_COUNT_BEFORE(model->holders.count, i, model->holders.at[i].block < block);
-}
-
-/* True if names lead to most of its blocks in the program's look, so that Python's collector would not free them.
- */
-static bool is_reached(const struct mp_model *model, const struct mp_leak_places *places,
-                       const struct mp_leak_place *place)
-{
-    size_t found = 0, reached = 0;
-    for (size_t i = place->first; i < place->first + place->count; i++) {
-        size_t at = first_holder(model, places->blocks[i]);
-        if (at == model->holders.count || model->holders.at[at].block != places->blocks[i]) continue;
-        found++;
-        reached += model->holders.at[at].kind != MP_HOLDER_UNKNOWN && model->holders.at[at].kind != MP_HOLDER_NATIVE;
-    }
-    return reached * 2 > found;
-}
-
 enum mp_leak_class mp_leak_classify(const struct mp_model *model, const struct mp_leak_places *places,
                                     const struct mp_leak_place *place, const struct mp_leak_evidence *evidence)
 {
@@ -66,7 +45,7 @@ enum mp_leak_class mp_leak_classify(const struct mp_model *model, const struct m
     enum mp_leak_class class = place->kind < MP_KINDS ? by_kind[place->kind] : MP_LEAK_RETENTION;
     if (class != MP_LEAK_RETENTION) return class;
     if (has_new_sizes(places, place)) return MP_LEAK_SHAPE_CACHE;
-    if (evidence->sawtooth && !is_reached(model, places, place)) return MP_LEAK_CYCLE;
+    if (evidence->sawtooth) return MP_LEAK_CYCLE;
     return unknown || python ? MP_LEAK_RETENTION : MP_LEAK_NATIVE;
 }
 

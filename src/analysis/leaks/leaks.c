@@ -529,6 +529,8 @@ static void find_causes(const struct judge *judge)
         at[i].held = at[i].stack ? mp_holders_of(&leaks->holders, at[i].track, at[i].stack) : NULL;
         const struct mp_holder *holder = holder_of(leaks, at[i].held);
         if (at[i].class == MP_LEAK_RETENTION && holder && mp_holder_awaits_gc(holder)) at[i].class = MP_LEAK_CYCLE;
+        /* Python's collector does not free what a name leads to. */
+        if (at[i].class == MP_LEAK_CYCLE && holder && !mp_holder_is_cycle(holder)) at[i].class = MP_LEAK_RETENTION;
         find_bound(judge, &at[i]);
     }
     qsort(at, count, sizeof *at, by_rate);
