@@ -29,14 +29,9 @@ int mp_form_read(const struct mp_invocation *invocation, bool *document, enum mp
     bool json = mp_given(invocation, MP_OPT_JSON);
     *document = false;
     *form = MP_MARKDOWN;
-    if (format && json) {
-        mp_message("--json and --format do not go together");
-        return MP_EXIT_USAGE;
-    }
-    if (format && !strcmp(format, "html") && !invocation->value[MP_OPT_OUTPUT] && isatty(STDOUT_FILENO)) {
-        mp_message("--format html: a page is no text for a terminal; give it a file with -o FILE.html");
-        return MP_EXIT_USAGE;
-    }
+    if (format && json) return mp_refuse("--json and --format do not go together");
+    if (format && !strcmp(format, "html") && !invocation->value[MP_OPT_OUTPUT] && isatty(STDOUT_FILENO))
+        return mp_refuse("--format html: a page is no text for a terminal; give it a file with -o FILE.html");
     if (!format && !json) format = format_of_name(invocation->value[MP_OPT_OUTPUT]);
     for (size_t i = 0; format && i < sizeof forms / sizeof *forms; i++) {
         if (strcmp(format, forms[i].name)) continue;
@@ -45,8 +40,7 @@ int mp_form_read(const struct mp_invocation *invocation, bool *document, enum mp
         return MP_EXIT_DONE;
     }
     if (!format) return MP_EXIT_DONE;
-    mp_message("--format: there is no format \"%s\"; there are text, markdown, html and csv", format);
-    return MP_EXIT_USAGE;
+    return mp_refuse("--format: there is no format \"%s\"; there are text, markdown, html and csv", format);
 }
 
 /* Each command's tables whose columns can be chosen: for one recording, and for a job. */
@@ -72,8 +66,7 @@ static int check_columns(const struct mp_invocation *invocation, bool job)
     for (size_t i = 0; columns && i < sizeof tables / sizeof *tables; i++) {
         if (strcmp(tables[i].command, invocation->command->name)) continue;
         if (!mp_columns_check(columns, job ? tables[i].job : tables[i].one, &error)) return MP_EXIT_DONE;
-        mp_message("%s", error.text);
-        return MP_EXIT_USAGE;
+        return mp_refuse("%s", error.text);
     }
     return MP_EXIT_DONE;
 }

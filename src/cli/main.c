@@ -59,10 +59,9 @@ int main(int argc, char **argv)
     mp_memory_on_lack(end_without_memory);
     if (argc < 2 || !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")) return mp_help_of_all();
     if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V")) return mp_help_version();
-    if (argv[1][0] == '-') {
-        mp_message("a command comes before options: memprof COMMAND %s; memprof --help lists the commands", argv[1]);
-        return MP_EXIT_USAGE;
-    }
+    if (argv[1][0] == '-')
+        return mp_refuse("a command comes before options: memprof COMMAND %s; memprof --help lists the commands",
+                         argv[1]);
     const struct mp_command *command = mp_command_find(argv[1]);
     if (command) return run_command(command, argc - 1, argv + 1);
     return names_file(argv[1]) ? run_command(mp_command_find("report"), argc, argv) : mp_command_unknown(argv[1]);

@@ -190,9 +190,8 @@ int mp_option_number(const struct mp_invocation *invocation, enum mp_option opti
     unsigned long long value = strtoull(text, &end, 10);
     *to = (uint32_t)value;
     if (*text >= '0' && *text <= '9' && !*end && !errno && value >= least && value <= most) return MP_EXIT_DONE;
-    mp_message("--%s %s: a number from %llu to %llu is wanted", mp_option_rows[option].name, text,
-               (unsigned long long)least, (unsigned long long)most);
-    return MP_EXIT_USAGE;
+    return mp_refuse("--%s %s: a number from %llu to %llu is wanted", mp_option_rows[option].name, text,
+                     (unsigned long long)least, (unsigned long long)most);
 }
 
 int mp_option_unwind(const struct mp_invocation *invocation, bool *libunwind)
@@ -200,14 +199,12 @@ int mp_option_unwind(const struct mp_invocation *invocation, bool *libunwind)
     const char *how = invocation->value[MP_OPT_UNWIND];
     *libunwind = how && !strcmp(how, "libunwind");
     if (!how || *libunwind || !strcmp(how, "own")) return MP_EXIT_DONE;
-    mp_message("--unwind %s: own or libunwind is wanted", how);
-    return MP_EXIT_USAGE;
+    return mp_refuse("--unwind %s: own or libunwind is wanted", how);
 }
 
 static int see_help(const struct mp_command *command)
 {
-    mp_message("memprof %s --help lists its options", command->name);
-    return MP_EXIT_USAGE;
+    return mp_refuse("memprof %s --help lists its options", command->name);
 }
 
 static int unknown_option(const struct mp_command *command, const char *text)
@@ -221,10 +218,7 @@ static int unknown_option(const struct mp_command *command, const char *text)
         if (mp_command_takes(command, i)) names[count++] = mp_option_rows[i].name;
     snprintf(name, sizeof name, "%.*s", (int)strcspn(text + strspn(text, "-"), "="), text + strspn(text, "-"));
     const char *nearest = strncmp(text, "--", 2) ? NULL : mp_nearest(name, names);
-    if (nearest) {
-        mp_message("%s has no option %s; did you mean --%s?", command->name, text, nearest);
-        return MP_EXIT_USAGE;
-    }
+    if (nearest) return mp_refuse("%s has no option %s; did you mean --%s?", command->name, text, nearest);
     mp_message("%s has no option %s", command->name, text);
     return see_help(command);
 }
@@ -274,17 +268,13 @@ static int parse_arguments(const struct mp_command *command, int argc, char **ar
         if (code == -1) break;
         if (code == ':') {
             enum mp_option option = option_of(command, optopt);
-            mp_message("--%s needs %s: %s", mp_option_rows[option].name, mp_option_rows[option].argument,
-                       mp_command_option_help(command, option));
-            return MP_EXIT_USAGE;
+            return mp_refuse("--%s needs %s: %s", mp_option_rows[option].name, mp_option_rows[option].argument,
+                             mp_command_option_help(command, option));
         }
         if (code == '?') {
             char letter[3] = {'-', (char)optopt};
             const char *text = argv[before];
-            if (optopt >= 256) {
-                mp_message("--%s takes no value", mp_option_rows[optopt - 256].name);
-                return MP_EXIT_USAGE;
-            }
+            if (optopt >= 256) return mp_refuse("--%s takes no value", mp_option_rows[optopt - 256].name);
             return unknown_option(command, optopt ? letter : strncmp(text, "--", 2) ? argv[optind - 1] : text);
         }
         invocation->value[option_of(command, code)] = optarg ? optarg : "";
@@ -326,8 +316,7 @@ int mp_options_parse(const struct mp_command *command, int argc, char **argv, st
     status = check_operands(invocation);
     if (!status) status = mp_settings_take(invocation);
     if (status || !command->writes || mp_given(invocation, MP_OPT_OUTPUT)) return status;
-    mp_message("%s needs -o FILE: %s", command->name, command->writes);
-    return MP_EXIT_USAGE;
+    return mp_refuse("%s needs -o FILE: %s", command->name, command->writes);
 }
 
 void mp_invocation_free(struct mp_invocation *invocation)

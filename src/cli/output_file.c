@@ -34,8 +34,7 @@ static void watch_signals(void)
 
 static int cannot(const char *path)
 {
-    mp_message("cannot write %s: %s", path ? path : "to stdout", strerror(errno));
-    return MP_EXIT_COULD_NOT;
+    return mp_give_up("cannot write %s: %s", path ? path : "to stdout", strerror(errno));
 }
 
 static void forget(struct mp_output_file *output)
@@ -79,8 +78,7 @@ static int open_named(const struct mp_invocation *invocation, const char *path, 
     unfinished = output->made.name;
     if (!status) return MP_EXIT_DONE;
     forget(output);
-    mp_message("%s", error.text);
-    return MP_EXIT_COULD_NOT;
+    return mp_give_up("%s", error.text);
 }
 
 int mp_output_open(const struct mp_invocation *invocation, const char *path, struct mp_output_file *output)
@@ -88,8 +86,7 @@ int mp_output_open(const struct mp_invocation *invocation, const char *path, str
     *output = (struct mp_output_file){.file = stdout};
     if (!path || !strcmp(path, "-")) return MP_EXIT_DONE;
     if (*path) return open_named(invocation, path, output);
-    mp_message("--output needs the name of a file");
-    return MP_EXIT_USAGE;
+    return mp_refuse("--output needs the name of a file");
 }
 
 int mp_output_close(struct mp_output_file *output, bool keep)

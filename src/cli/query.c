@@ -23,8 +23,7 @@ int mp_query_limit(const struct mp_invocation *invocation, size_t *limit)
         *limit = (size_t)rows;
         return MP_EXIT_DONE;
     }
-    mp_message("--limit: \"%s\" is not a number of rows", text);
-    return MP_EXIT_USAGE;
+    return mp_refuse("--limit: \"%s\" is not a number of rows", text);
 }
 
 int mp_query_color(const struct mp_invocation *invocation, bool *color)
@@ -37,8 +36,7 @@ int mp_query_color(const struct mp_invocation *invocation, bool *color)
     else if (!strcmp(when, "always") || !strcmp(when, "never"))
         *color = !strcmp(when, "always");
     else {
-        mp_message("--color: \"%s\" is not auto, always or never", when);
-        return MP_EXIT_USAGE;
+        return mp_refuse("--color: \"%s\" is not auto, always or never", when);
     }
     return MP_EXIT_DONE;
 }
@@ -203,8 +201,7 @@ int mp_query_pick_track(struct mp_query *query)
 {
     if (query->track == MP_TRACK_NONE) query->track = mp_track_default(query->model);
     if (query->track != MP_TRACK_NONE) return MP_EXIT_DONE;
-    mp_message("%s holds no allocation: it has no track", query->view.path);
-    return MP_EXIT_COULD_NOT;
+    return mp_give_up("%s holds no allocation: it has no track", query->view.path);
 }
 
 bool mp_query_report_missing(const char *path, const struct mp_model *model)

@@ -20,8 +20,7 @@ static int read_pid(const struct mp_invocation *invocation, pid_t *pid)
     long number = strtol(text, &end, 10);
     *pid = (pid_t)number;
     if (number > 0 && number <= INT_MAX && !*end) return MP_EXIT_DONE;
-    mp_message("--pid %s: the number of a process is wanted", text);
-    return MP_EXIT_USAGE;
+    return mp_refuse("--pid %s: the number of a process is wanted", text);
 }
 
 int mp_running_budget(const struct mp_invocation *invocation, uint32_t *budget_ms)
@@ -31,8 +30,7 @@ int mp_running_budget(const struct mp_invocation *invocation, uint32_t *budget_m
     bool good = !text || (mp_parse_duration(text, &ns) && ns >= least && ns <= most);
     *budget_ms = (uint32_t)(ns / least);
     if (good) return MP_EXIT_DONE;
-    mp_message("--budget %s: a time from 1ms to 2s is wanted", text);
-    return MP_EXIT_USAGE;
+    return mp_refuse("--budget %s: a time from 1ms to 2s is wanted", text);
 }
 
 static void note_other(pid_t asked, pid_t answered)

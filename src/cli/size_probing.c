@@ -180,10 +180,7 @@ static int judge(int status, const char *value, const char *path, const char *lo
 {
     int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     if (!code && !access(path, R_OK)) return MP_EXIT_DONE;
-    if (mp_probing_is_interrupted(status)) {
-        mp_message("interrupted while it ran with %s", value);
-        return MP_EXIT_COULD_NOT;
-    }
+    if (mp_probing_is_interrupted(status)) return mp_give_up("interrupted while it ran with %s", value);
     if (!code)
         mp_message("the run with %s was not recorded:", value);
     else if (code == 127)

@@ -24,12 +24,10 @@ static int refuse_kind(const char *name, size_t length)
 {
     for (size_t i = 0; i < sizeof gone / sizeof *gone; i++) {
         if (strlen(gone[i].name) != length || strncmp(gone[i].name, name, length)) continue;
-        mp_message("--kind %s is gone: %s", gone[i].name, gone[i].instead);
-        return MP_EXIT_USAGE;
+        return mp_refuse("--kind %s is gone: %s", gone[i].name, gone[i].instead);
     }
-    mp_message("--kind: \"%.*s\" is no kind of change; there are allocator, checkpoint and lifetime", (int)length,
-               name);
-    return MP_EXIT_USAGE;
+    return mp_refuse("--kind: \"%.*s\" is no kind of change; there are allocator, checkpoint and lifetime", (int)length,
+                     name);
 }
 
 /* Reads `list`, names of kinds separated by commas (NULL: all). MP_EXIT_USAGE, after a message, if a name is
@@ -57,8 +55,7 @@ static int read_capacity(const char *text, uint64_t *capacity)
 {
     *capacity = 0;
     if (!text || !strcmp(text, "auto") || (mp_parse_bytes(text, capacity) && *capacity)) return MP_EXIT_DONE;
-    mp_message("--capacity: \"%s\" is not an amount of memory, as 24GiB", text);
-    return MP_EXIT_USAGE;
+    return mp_refuse("--capacity: \"%s\" is not an amount of memory, as 24GiB", text);
 }
 
 static int find_advice(struct mp_query *query, struct mp_advise_query *ask)
@@ -69,10 +66,8 @@ static int find_advice(struct mp_query *query, struct mp_advise_query *ask)
     ask->track = query->track;
     uint64_t total = query->model->devices.at[query->model->tracks.at[query->track].device].total_bytes;
     if (mp_given(query->invocation, MP_OPT_CAPACITY) && !ask->capacity) ask->capacity = total;
-    if (ask->capacity == MP_BYTES_UNKNOWN) {
-        mp_message("%s does not say how much memory the device has; say it: --capacity 24GiB", query->view.path);
-        return MP_EXIT_COULD_NOT;
-    }
+    if (ask->capacity == MP_BYTES_UNKNOWN)
+        return mp_give_up("%s does not say how much memory the device has; say it: --capacity 24GiB", query->view.path);
     mp_progress_start_work(query->invocation, "trying changes");
     enum mp_status status = mp_advise_find(query->model, ask, &advise, &error);
     mp_progress_end();

@@ -26,8 +26,7 @@ static int read_pid(const char *text, uint32_t *pid)
     long number = strtol(text, &end, 10);
     *pid = (uint32_t)number;
     if (*text >= '0' && *text <= '9' && !*end && !errno && number > 0 && number <= INT_MAX) return MP_EXIT_DONE;
-    mp_message("attach %s: the number of a running process is wanted", text);
-    return MP_EXIT_USAGE;
+    return mp_refuse("attach %s: the number of a running process is wanted", text);
 }
 
 static int read_options(const struct mp_invocation *invocation, struct mp_attach_options *options)
@@ -44,22 +43,17 @@ static int read_options(const struct mp_invocation *invocation, struct mp_attach
         record->python_stacks = strstr(stacks, "python") != NULL;
         if (strcmp(stacks, "native,python") && strcmp(stacks, "python,native") && strcmp(stacks, "native") &&
             strcmp(stacks, "python") && strcmp(stacks, "none")) {
-            mp_message("--stacks %s: native,python, native, python or none is wanted", stacks);
-            return MP_EXIT_USAGE;
+            return mp_refuse("--stacks %s: native,python, native, python or none is wanted", stacks);
         }
     }
-    if (duration && (!mp_parse_duration(duration, &options->for_ns) || !options->for_ns)) {
-        mp_message("--for %s: a time is wanted, as 60s or 5min", duration);
-        return MP_EXIT_USAGE;
-    }
+    if (duration && (!mp_parse_duration(duration, &options->for_ns) || !options->for_ns))
+        return mp_refuse("--for %s: a time is wanted, as 60s or 5min", duration);
     if (most) {
         char *end;
         double percent = strtod(most, &end);
         options->overhead_most = percent / 100;
-        if (end == most || strcmp(end, *end == '%' ? "%" : "") || !(percent > 0) || percent > 100) {
-            mp_message("--max-overhead %s: a share of the time is wanted, as 5%%", most);
-            return MP_EXIT_USAGE;
-        }
+        if (end == most || strcmp(end, *end == '%' ? "%" : "") || !(percent > 0) || percent > 100)
+            return mp_refuse("--max-overhead %s: a share of the time is wanted, as 5%%", most);
     }
     int status = mp_option_unwind(invocation, &record->libunwind);
     if (!status) status = mp_option_number(invocation, MP_OPT_DEPTH, 8, MP_DEPTH_MAX, &record->depth);

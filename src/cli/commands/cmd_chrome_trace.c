@@ -30,16 +30,13 @@ static int name_for_tensorboard(struct trace *trace, const char *folder)
     snprintf(host, sizeof host, "%s", *start->host ? start->host : "host");
     for (char *at = host; *at; at++)
         if (strchr("/.", *at)) *at = '-';
-    if (mkdir(folder, 0777) && errno != EEXIST) {
-        mp_message("cannot make the folder %s: %s", folder, strerror(errno));
-        return MP_EXIT_COULD_NOT;
-    }
+    if (mkdir(folder, 0777) && errno != EEXIST)
+        return mp_give_up("cannot make the folder %s: %s", folder, strerror(errno));
     int length = snprintf(trace->path, sizeof trace->path, "%s/%s_%u.%llu.pt.trace.json.gz", folder, host, start->pid,
                           (unsigned long long)start->realtime_ns);
     trace->to.value[MP_OPT_OUTPUT] = trace->path;
     if (length < (int)sizeof trace->path) return MP_EXIT_DONE;
-    mp_message("--tensorboard: the name of the folder is too long");
-    return MP_EXIT_USAGE;
+    return mp_refuse("--tensorboard: the name of the folder is too long");
 }
 
 /* Reads the trace to merge into and finds the part of the recording that it covers. */
@@ -86,11 +83,9 @@ static int run_chrome_trace(const struct mp_invocation *invocation)
     struct mp_query query;
     struct trace trace = {.query = &query};
     bool folder = mp_given(invocation, MP_OPT_TENSORBOARD), file = mp_given(invocation, MP_OPT_OUTPUT);
-    if (folder == file) {
-        mp_message(file ? "chrome_trace writes to -o FILE or to --tensorboard DIR, not to both"
-                        : "chrome_trace needs -o FILE: out.json, or out.json.gz to compress it");
-        return MP_EXIT_USAGE;
-    }
+    if (folder == file)
+        return mp_refuse(file ? "chrome_trace writes to -o FILE or to --tensorboard DIR, not to both"
+                              : "chrome_trace needs -o FILE: out.json, or out.json.gz to compress it");
     int status = mp_query_open(invocation, MP_SORT_BYTES, &query);
     return status ? status : mp_query_end(&query, write_to_place(&trace));
 }

@@ -27,8 +27,7 @@ static int read_limit(const struct mp_invocation *invocation, struct limit *limi
     if (end != text && !strcmp(end, "%") && limit->percent >= 0) return MP_EXIT_DONE;
     limit->percent = -1;
     if (mp_parse_bytes(text, &limit->bytes)) return MP_EXIT_DONE;
-    mp_message("--max-growth: \"%s\" is neither a percentage (5%%) nor a size (10MiB)", text);
-    return MP_EXIT_USAGE;
+    return mp_refuse("--max-growth: \"%s\" is neither a percentage (5%%) nor a size (10MiB)", text);
 }
 
 static int read_sense(const char *of, enum mp_profile_of *sense)
@@ -41,8 +40,7 @@ static int read_sense(const char *of, enum mp_profile_of *sense)
         return MP_EXIT_DONE;
     }
     if (!of) return MP_EXIT_DONE;
-    mp_message("--of: \"%s\" is not peak, outstanding or allocated", of);
-    return MP_EXIT_USAGE;
+    return mp_refuse("--of: \"%s\" is not peak, outstanding or allocated", of);
 }
 
 /* Makes the profile query of one recording from the options. The caller frees the filter. */
@@ -55,10 +53,7 @@ static int ask_of(const struct mp_query *query, const struct mp_model *model, st
     *ask = (struct mp_profile_query){.track = mp_track_find(model, mp_track_id(query->model, query->track, id)),
                                      .at = MP_NONE};
     *filter = NULL;
-    if (ask->track == MP_TRACK_NONE) {
-        mp_message("not every recording has a track %s; --track picks another", id);
-        return MP_EXIT_COULD_NOT;
-    }
+    if (ask->track == MP_TRACK_NONE) return mp_give_up("not every recording has a track %s; --track picks another", id);
     if (mp_window_make(model, invocation->value[MP_OPT_FROM], invocation->value[MP_OPT_TO], &ask->window, &error) ||
         mp_query_filter(query, model, filter, &error))
         return mp_message_error(&error);

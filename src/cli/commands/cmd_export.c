@@ -95,16 +95,13 @@ static int run_export(const struct mp_invocation *invocation)
     const struct format *format = NULL;
     for (size_t i = 0; name && i < sizeof formats / sizeof *formats; i++)
         if (!strcmp(formats[i].name, name)) format = &formats[i];
-    if (!format) {
-        mp_message(name ? "--format: there is no format \"%s\"; there are " FORMATS
-                        : "export needs --format FORMAT, as in memprof export run.mp -o run.pickle --format pytorch",
-                   name);
-        return MP_EXIT_USAGE;
-    }
-    if (!format->write_rows && part) {
-        mp_message("a snapshot of PyTorch holds all of a recording: leave out --from, --to and --filter");
-        return MP_EXIT_USAGE;
-    }
+    if (!format)
+        return mp_refuse(
+            name ? "--format: there is no format \"%s\"; there are " FORMATS
+                 : "export needs --format FORMAT, as in memprof export run.mp -o run.pickle --format pytorch",
+            name);
+    if (!format->write_rows && part)
+        return mp_refuse("a snapshot of PyTorch holds all of a recording: leave out --from, --to and --filter");
     struct mp_query query;
     struct table table = {&query, format};
     int status = mp_query_open(invocation, MP_SORT_BYTES, &query);

@@ -124,8 +124,7 @@ static int compare_with(struct graph *graph, const char *path)
     if (loaded) return mp_message_error(&error);
     uint16_t track = mp_track_find(graph->before, mp_track_id(graph->query->model, graph->query->track, id));
     if (track != MP_TRACK_NONE) return make_profile(graph, graph->before, track, &graph->profiles[MP_BEFORE]);
-    mp_message("%s has no track %s to compare with", path, id);
-    return MP_EXIT_COULD_NOT;
+    return mp_give_up("%s has no track %s to compare with", path, id);
 }
 
 /* Prints a message if the graph is empty; it is written anyway. No message for pprof, whose files also have the other
@@ -162,8 +161,7 @@ static int read_sense(const char *of, struct graph *graph)
     for (size_t i = 0; !graph->at && i < sizeof words / sizeof *words; i++)
         if (!strcmp(of, words[i])) graph->sense = (enum mp_profile_of)i;
     if (graph->at || graph->sense != MP_PROFILE_AT) return MP_EXIT_DONE;
-    mp_message("--of: \"%s\" is not peak, outstanding, allocated or at:TIME", of);
-    return MP_EXIT_USAGE;
+    return mp_refuse("--of: \"%s\" is not peak, outstanding, allocated or at:TIME", of);
 }
 
 /* The format of --format; without it, the one that the file's name selects. */

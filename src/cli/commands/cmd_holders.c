@@ -32,10 +32,8 @@ static int run_holders(const struct mp_invocation *given)
     struct mp_query query;
     bool of_running = mp_given(given, MP_OPT_PID);
     int fd = -1;
-    if (of_running == (given->operand_count > 0) || (!of_running && mp_given(given, MP_OPT_BUDGET))) {
-        mp_message("holders needs FILE, or --pid PID and may have --budget then: memprof holders [options] FILE");
-        return MP_EXIT_USAGE;
-    }
+    if (of_running == (given->operand_count > 0) || (!of_running && mp_given(given, MP_OPT_BUDGET)))
+        return mp_refuse("holders needs FILE, or --pid PID and may have --budget then: memprof holders [options] FILE");
     int status = of_running ? mp_running_ask(&invocation, true, &fd) : MP_EXIT_DONE;
     if (!status) status = mp_query_open(&invocation, MP_SORT_BYTES, &query);
     if (!status) status = mp_query_finish(&query, show_holders(&query));

@@ -74,10 +74,8 @@ static int run_leaks(const struct mp_invocation *given)
     struct mp_suppressions suppressions = {0};
     const char *path = invocation.value[MP_OPT_SUPPRESSIONS];
     int fd = -1;
-    if (mp_given(given, MP_OPT_PID) == (given->operand_count > 0)) {
-        mp_message("leaks needs FILE or --pid PID: memprof leaks [options] FILE");
-        return MP_EXIT_USAGE;
-    }
+    if (mp_given(given, MP_OPT_PID) == (given->operand_count > 0))
+        return mp_refuse("leaks needs FILE or --pid PID: memprof leaks [options] FILE");
     if (mp_job_asked(given)) return judge_job(given);
     int status = path ? read_suppressions(path, &suppressions) : MP_EXIT_DONE;
     if (!status && mp_given(given, MP_OPT_PID)) status = mp_running_ask(&invocation, false, &fd);

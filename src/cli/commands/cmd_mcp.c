@@ -12,18 +12,14 @@ static int run_mcp(const struct mp_invocation *invocation)
 {
     static char python[] = "python3", self[PATH_MAX];
     char root[PATH_MAX], *folder = mp_launch_find_python();
-    if (!realpath(invocation->operands[0], root) || chdir(root)) {
-        mp_message("%s cannot be entered: %s; name a folder with recordings", invocation->operands[0], strerror(errno));
-        return MP_EXIT_COULD_NOT;
-    }
-    if (!folder || readlink("/proc/self/exe", self, sizeof self - 1) < 0) {
-        mp_message("libmemprof_mcp.py, the server, is not installed with memprof: install memprof anew");
-        return MP_EXIT_COULD_NOT;
-    }
+    if (!realpath(invocation->operands[0], root) || chdir(root))
+        return mp_give_up("%s cannot be entered: %s; name a folder with recordings", invocation->operands[0],
+                          strerror(errno));
+    if (!folder || readlink("/proc/self/exe", self, sizeof self - 1) < 0)
+        return mp_give_up("libmemprof_mcp.py, the server, is not installed with memprof: install memprof anew");
     char *server = mp_text_make("%s/libmemprof_mcp.py", folder), *arguments[] = {python, server, self, root, NULL};
     execvp(python, arguments);
-    mp_message("python3 cannot be run: %s; install Python 3.10 or newer, and its package mcp", strerror(errno));
-    return MP_EXIT_COULD_NOT;
+    return mp_give_up("python3 cannot be run: %s; install Python 3.10 or newer, and its package mcp", strerror(errno));
 }
 
 const struct mp_command mp_command_mcp = {

@@ -14,8 +14,7 @@ static int check_output(const char *output, const struct mp_job_paths *paths)
     if (stat(output, &there) || mp_job_is_file(output)) return MP_EXIT_DONE;
     for (size_t i = 0; i < paths->count; i++) {
         if (stat(paths->at[i].path, &input) || input.st_dev != there.st_dev || input.st_ino != there.st_ino) continue;
-        mp_message("%s is one of the recordings, which the job would replace: choose another name", output);
-        return MP_EXIT_COULD_NOT;
+        return mp_give_up("%s is one of the recordings, which the job would replace: choose another name", output);
     }
     return MP_EXIT_DONE;
 }

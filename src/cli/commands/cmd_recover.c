@@ -65,10 +65,8 @@ static int run_recover(const struct mp_invocation *invocation)
     const char *input = invocation->operands[0], *output = invocation->value[MP_OPT_OUTPUT];
     int result = mp_output_recording_check(invocation);
     if (result) return result;
-    if (mp_job_is_file(input)) {
-        mp_message("%s is a job, which cannot be recovered: merge its recordings again", input);
-        return MP_EXIT_COULD_NOT;
-    }
+    if (mp_job_is_file(input))
+        return mp_give_up("%s is a job, which cannot be recovered: merge its recordings again", input);
     struct output to = {.path = output, .force = mp_given(invocation, MP_OPT_FORCE)};
     mp_memory_on_lack(NULL); /* the collector's code returns a status for lack of memory */
     struct mp_recovery recovery;

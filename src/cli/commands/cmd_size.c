@@ -44,8 +44,8 @@ static bool read_batch(const char **text, uint64_t *batch)
 
 static int two_variables(const char *text)
 {
-    mp_message("\"%s\": a second variable is gone: run size once for each length, with its recordings alone", text);
-    return MP_EXIT_USAGE;
+    return mp_refuse("\"%s\": a second variable is gone: run size once for each length, with its recordings alone",
+                     text);
 }
 
 /* "4,8,12" */
@@ -54,16 +54,11 @@ static int read_batches(const char *option, const char *text, uint64_t *batches,
     const char *at = text;
     do {
         if (*count && *at == ',') at++;
-        if (*count == room) {
-            mp_message("--%s: more than %zu values", option, room);
-            return MP_EXIT_USAGE;
-        }
+        if (*count == room) return mp_refuse("--%s: more than %zu values", option, room);
         bool read = read_batch(&at, &batches[*count]);
         if (read && *at == 'x') return two_variables(text);
-        if (!read || (*at && *at != ',')) {
-            mp_message("--%s: \"%s\" is not a list of batches, as 16,32,64", option, text);
-            return MP_EXIT_USAGE;
-        }
+        if (!read || (*at && *at != ','))
+            return mp_refuse("--%s: \"%s\" is not a list of batches, as 16,32,64", option, text);
         ++*count;
     } while (*at);
     return MP_EXIT_DONE;
@@ -73,16 +68,12 @@ static int read_batches(const char *option, const char *text, uint64_t *batches,
 static int read_operand(struct sizing *sizing, const char *operand)
 {
     const char *at = operand;
-    if (sizing->count == MP_SIZE_PROBES_MAX) {
-        mp_message("more than %d recordings are not read", MP_SIZE_PROBES_MAX);
-        return MP_EXIT_USAGE;
-    }
+    if (sizing->count == MP_SIZE_PROBES_MAX)
+        return mp_refuse("more than %d recordings are not read", MP_SIZE_PROBES_MAX);
     bool read = read_batch(&at, &sizing->batches[sizing->count]);
     if (read && *at == 'x') return two_variables(operand);
-    if (!read || *at != '=' || !at[1]) {
-        mp_message("\"%s\": write each recording with the batch it was made with, as in 8=b8.mp", operand);
-        return MP_EXIT_USAGE;
-    }
+    if (!read || *at != '=' || !at[1])
+        return mp_refuse("\"%s\": write each recording with the batch it was made with, as in 8=b8.mp", operand);
     sizing->probes[sizing->count++].name = at + 1;
     return MP_EXIT_DONE;
 }
@@ -100,8 +91,7 @@ static int read_margin(struct sizing *sizing)
     }
     sizing->margin_part = -1;
     if (mp_parse_bytes(text, &sizing->question.margin)) return MP_EXIT_DONE;
-    mp_message("--margin: \"%s\" is not a part (5%%) nor an amount of memory (512MiB)", text);
-    return MP_EXIT_USAGE;
+    return mp_refuse("--margin: \"%s\" is not a part (5%%) nor an amount of memory (512MiB)", text);
 }
 
 static int read_capacity(struct sizing *sizing)
@@ -109,8 +99,7 @@ static int read_capacity(struct sizing *sizing)
     const char *text = sizing->invocation->value[MP_OPT_CAPACITY];
     if (!text || !strcmp(text, "auto")) return MP_EXIT_DONE;
     if (mp_parse_bytes(text, &sizing->question.capacity) && sizing->question.capacity) return MP_EXIT_DONE;
-    mp_message("--capacity: \"%s\" is not an amount of memory, as 24GiB", text);
-    return MP_EXIT_USAGE;
+    return mp_refuse("--capacity: \"%s\" is not an amount of memory, as 24GiB", text);
 }
 
 /* These options choose how to record; with existing recordings they are refused, unless they come from a settings
@@ -120,8 +109,8 @@ static int refuse_ways_of_probing(const struct mp_invocation *invocation)
     static const enum mp_option ways[] = {MP_OPT_TORCH_HISTORY, MP_OPT_NO_TORCH_HISTORY, MP_OPT_NO_VERIFY};
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         if (!mp_given(invocation, ways[i]) || invocation->setting_line[ways[i]]) continue;
-        mp_message("--%s says how --probe runs the command, and there is no --probe", mp_option_rows[ways[i]].name);
-        return MP_EXIT_USAGE;
+        return mp_refuse("--%s says how --probe runs the command, and there is no --probe",
+                         mp_option_rows[ways[i]].name);
     }
     return MP_EXIT_DONE;
 }
@@ -160,10 +149,8 @@ static int load(struct sizing *sizing, size_t index, const char *path)
     enum mp_status loaded = mp_exchange_load(path, &sizing->models[index], &error);
     mp_progress_end();
     if (loaded) return mp_message_error(&error);
-    if (sizing->models[index]->sample_bytes) {
-        mp_message("%s has a sample of its blocks (--sample): sizes are found from all of them", path);
-        return MP_EXIT_COULD_NOT;
-    }
+    if (sizing->models[index]->sample_bytes)
+        return mp_give_up("%s has a sample of its blocks (--sample): sizes are found from all of them", path);
     sizing->probes[index].model = sizing->models[index];
     sizing->probes[index].batch = sizing->batches[index];
     return MP_EXIT_DONE;
@@ -208,14 +195,11 @@ static int find_capacity(struct sizing *sizing)
         uint64_t others = used_by_others(model, device);
         if (total != MP_BYTES_UNKNOWN && total > others) question->capacity = total - others;
     }
-    if (!question->capacity) {
-        mp_message("the recordings do not say how much memory the device has; say it: --capacity 24GiB");
-        return MP_EXIT_USAGE;
-    }
+    if (!question->capacity)
+        return mp_refuse("the recordings do not say how much memory the device has; say it: --capacity 24GiB");
     if (sizing->margin_part >= 0) question->margin = (uint64_t)((double)question->capacity * sizing->margin_part + 0.5);
     if (question->margin < question->capacity) return MP_EXIT_DONE;
-    mp_message("the margin leaves nothing of the capacity");
-    return MP_EXIT_USAGE;
+    return mp_refuse("the margin leaves nothing of the capacity");
 }
 
 /* ---- the answer ------------------------------------------------------------------------------------------------- */

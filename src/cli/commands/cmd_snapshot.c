@@ -116,8 +116,7 @@ static int read_follow(const struct mp_invocation *invocation, struct mp_collect
     const char *value = invocation->value[MP_OPT_FOLLOW];
     options->file_from_bytes = has_sign(invocation->value[MP_OPT_OUTPUT], 'p') ? 0 : FILE_FROM_BYTES;
     if (!value || parse_follow(value, &options->record, &options->file_from_bytes)) return MP_EXIT_DONE;
-    mp_message("--follow %s: yes, no, all or an amount of memory, as 64MiB, is wanted", value);
-    return MP_EXIT_USAGE;
+    return mp_refuse("--follow %s: yes, no, all or an amount of memory, as 64MiB, is wanted", value);
 }
 
 /* Checks the range before the run: otherwise hours of recording could end without steps. */
@@ -178,22 +177,18 @@ static int read_options(const struct mp_invocation *invocation, struct mp_record
     for (size_t i = 0; i < sizeof parsers / sizeof *parsers; i++) {
         const char *value = invocation->value[parsers[i].option];
         if (!value || parsers[i].parse(value, config)) continue;
-        mp_message("--%s %s: %s is wanted", mp_option_rows[parsers[i].option].name, value, parsers[i].wanted);
-        return MP_EXIT_USAGE;
+        return mp_refuse("--%s %s: %s is wanted", mp_option_rows[parsers[i].option].name, value, parsers[i].wanted);
     }
     int status = mp_option_number(invocation, MP_OPT_DEPTH, 8, MP_DEPTH_MAX, &config->depth);
     if (!status) status = mp_option_number(invocation, MP_OPT_MAX_EVENTS, 1, UINT32_MAX, &config->max_events);
     if (!status) status = mp_running_budget(invocation, &config->holders_ms);
     if (!status) status = read_unwind(invocation, config);
     if (status) return status;
-    if (mp_given(invocation, MP_OPT_BUDGET) && !config->holders) {
-        mp_message("--budget is what a look for holders may take, and needs --holders here");
-        return MP_EXIT_USAGE;
-    }
+    if (mp_given(invocation, MP_OPT_BUDGET) && !config->holders)
+        return mp_refuse("--budget is what a look for holders may take, and needs --holders here");
     if (!*config->step_at || (config->python_stacks && !*config->step_range)) return MP_EXIT_DONE;
-    mp_message(*config->step_range ? "--step-at and --step-range: steps are either of the two"
-                                   : "--step-at: steps are seen in Python stacks, which --stacks leaves out");
-    return MP_EXIT_USAGE;
+    return mp_refuse(*config->step_range ? "--step-at and --step-range: steps are either of the two"
+                                         : "--step-at: steps are seen in Python stacks, which --stacks leaves out");
 }
 
 static int read_schedule(const struct mp_invocation *invocation, struct mp_schedule *schedule)
@@ -201,15 +196,13 @@ static int read_schedule(const struct mp_invocation *invocation, struct mp_sched
     const char *cycles = invocation->value[MP_OPT_SCHEDULE];
     struct mp_error error;
     if (!cycles || !mp_schedule_parse(cycles, schedule, &error)) return MP_EXIT_DONE;
-    mp_message("--schedule %s: %s", cycles, error.text);
-    return MP_EXIT_USAGE;
+    return mp_refuse("--schedule %s: %s", cycles, error.text);
 }
 
 static int check_name(const struct mp_invocation *invocation)
 {
     if (!has_sign(invocation->value[MP_OPT_OUTPUT], 'c')) return MP_EXIT_DONE;
-    mp_message("-o: names have no %%c any more: one file has all cycles of --schedule");
-    return MP_EXIT_USAGE;
+    return mp_refuse("-o: names have no %%c any more: one file has all cycles of --schedule");
 }
 
 /* Reads when to take snapshots of the running program. */
@@ -217,18 +210,15 @@ static int read_snapshots(const struct mp_invocation *invocation, struct mp_coll
 {
     const char *at_oom = invocation->value[MP_OPT_ON_OOM], *name = invocation->value[MP_OPT_AT_SIGNAL];
     options->snapshot_at_oom = !at_oom || !strcmp(at_oom, "snapshot");
-    if (!options->snapshot_at_oom && strcmp(at_oom, "none")) {
-        mp_message("--on-oom %s: snapshot or none is wanted", at_oom);
-        return MP_EXIT_USAGE;
-    }
+    if (!options->snapshot_at_oom && strcmp(at_oom, "none"))
+        return mp_refuse("--on-oom %s: snapshot or none is wanted", at_oom);
     if (!name) return MP_EXIT_DONE;
     const char *bare = strncmp(name, "SIG", 3) ? name : name + 3;
     static const int free_ones[] = {SIGUSR1, SIGUSR2, SIGALRM, SIGPROF, SIGURG, SIGIO, SIGPWR};
     for (size_t i = 0; i < sizeof free_ones / sizeof *free_ones; i++)
         if (!strcmp(mp_signal_name((unsigned)free_ones[i]), bare)) options->snapshot_signal = free_ones[i];
     if (options->snapshot_signal) return MP_EXIT_DONE;
-    mp_message("--at-signal %s: USR1 or USR2 is wanted, or another signal without a meaning here", name);
-    return MP_EXIT_USAGE;
+    return mp_refuse("--at-signal %s: USR1 or USR2 is wanted, or another signal without a meaning here", name);
 }
 
 #define IN_FOLDER "%n.mp" /* name of each process's file in a folder, made from the process's part in its job */
@@ -311,15 +301,13 @@ static bool has_recordings(const char *folder)
 /* Makes the folder if it does not exist. */
 static int check_folder(const struct mp_invocation *invocation, const char *folder)
 {
-    if (mkdir(folder, 0777) && errno != EEXIST) {
-        mp_message("cannot make the folder %s: %s; the command was not started", folder, strerror(errno));
-        return MP_EXIT_COULD_NOT;
-    }
+    if (mkdir(folder, 0777) && errno != EEXIST)
+        return mp_give_up("cannot make the folder %s: %s; the command was not started", folder, strerror(errno));
     if (mp_given(invocation, MP_OPT_FORCE) || !has_recordings(folder)) return MP_EXIT_DONE;
-    mp_message("%s already has recordings, which would be mixed with those of this run; choose another folder or add "
-               "--force. The command was not started",
-               folder);
-    return MP_EXIT_COULD_NOT;
+    return mp_give_up(
+        "%s already has recordings, which would be mixed with those of this run; choose another folder or add "
+        "--force. The command was not started",
+        folder);
 }
 
 /* Checks for errors that are known before the command starts. */
@@ -399,11 +387,10 @@ int mp_snapshot_record(const struct mp_invocation *invocation, const struct mp_s
 static int run_snapshot(const struct mp_invocation *invocation)
 {
     bool of_running = mp_given(invocation, MP_OPT_PID);
-    if (of_running == (invocation->operand_count > 0)) {
-        mp_message("snapshot needs -- COMMAND, or --pid PID of a program that is being recorded: memprof snapshot "
-                   "[options] -- COMMAND [ARGUMENT...]");
-        return MP_EXIT_USAGE;
-    }
+    if (of_running == (invocation->operand_count > 0))
+        return mp_refuse(
+            "snapshot needs -- COMMAND, or --pid PID of a program that is being recorded: memprof snapshot "
+            "[options] -- COMMAND [ARGUMENT...]");
     return of_running ? mp_running_snapshot(invocation) : mp_snapshot_record(invocation, NULL);
 }
 

@@ -37,8 +37,7 @@ static int read_interval(const struct mp_invocation *invocation, uint64_t *inter
     if (!text ||
         (mp_parse_duration(text, interval) && *interval >= INTERVAL_LEAST && *interval <= 3600 * MP_NS_PER_SECOND))
         return MP_EXIT_DONE;
-    mp_message("--interval %s: a time from 100ms to 1h is wanted", text);
-    return MP_EXIT_USAGE;
+    return mp_refuse("--interval %s: a time from 100ms to 1h is wanted", text);
 }
 
 static int read_sort(const struct mp_invocation *invocation, enum mp_top_sort *sort)
@@ -48,8 +47,7 @@ static int read_sort(const struct mp_invocation *invocation, enum mp_top_sort *s
     if (!text || !strcmp(text, "bytes")) return MP_EXIT_DONE;
     *sort = !strcmp(text, "growth") ? MP_TOP_BY_GROWTH : MP_TOP_BY_BLOCKS;
     if (*sort == MP_TOP_BY_GROWTH || !strcmp(text, "blocks")) return MP_EXIT_DONE;
-    mp_message("--sort: top sorts by bytes, blocks or growth, not by \"%s\"", text);
-    return MP_EXIT_USAGE;
+    return mp_refuse("--sort: top sorts by bytes, blocks or growth, not by \"%s\"", text);
 }
 
 static int read_pid(const struct mp_invocation *invocation, pid_t *pid)
@@ -59,8 +57,7 @@ static int read_pid(const struct mp_invocation *invocation, pid_t *pid)
     long number = text ? strtol(text, &end, 10) : 0;
     *pid = (pid_t)number;
     if (!text || (number > 0 && number <= INT_MAX && !*end)) return MP_EXIT_DONE;
-    mp_message("top %s: the number of a process is wanted", text);
-    return MP_EXIT_USAGE;
+    return mp_refuse("top %s: the number of a process is wanted", text);
 }
 
 /* The output's width: the terminal's, or COLUMNS, or WIDTH. */
@@ -136,9 +133,9 @@ static int run_live(struct mp_top_gather *gather, struct mp_top_view *view, bool
     return mp_top_screen_run(gather, view, color);
 #else
     (void)gather, (void)view, (void)color;
-    mp_message("this memprof was built without ncurses (libncurses-dev), which the live view needs; memprof top --once "
-               "prints one picture");
-    return MP_EXIT_COULD_NOT;
+    return mp_give_up(
+        "this memprof was built without ncurses (libncurses-dev), which the live view needs; memprof top --once "
+        "prints one picture");
 #endif
 }
 

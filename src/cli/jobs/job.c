@@ -26,9 +26,8 @@ static int check_options(const struct mp_invocation *invocation)
                                             MP_OPT_FILTER, MP_OPT_RULES, MP_OPT_SIZES, MP_OPT_SUPPRESSIONS};
     for (size_t i = 0; i < sizeof single / sizeof *single; i++) {
         if (!mp_given(invocation, single[i])) continue;
-        mp_message("--%s looks into one recording, and this is a job of several: name one of them",
-                   mp_option_rows[single[i]].name);
-        return MP_EXIT_USAGE;
+        return mp_refuse("--%s looks into one recording, and this is a job of several: name one of them",
+                         mp_option_rows[single[i]].name);
     }
     return mp_progress_valid(invocation) ? MP_EXIT_DONE : MP_EXIT_USAGE;
 }

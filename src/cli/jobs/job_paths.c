@@ -105,10 +105,9 @@ static int add_folder(struct found *found, const char *folder, size_t number)
     }
     if (count >= 0) free(entries);
     if (used) return MP_EXIT_DONE;
-    mp_message(count < 0 ? "cannot read the folder %s"
-                         : "%s is a folder without recordings: none of its files ends in .mp",
-               folder);
-    return MP_EXIT_COULD_NOT;
+    return mp_give_up(count < 0 ? "cannot read the folder %s"
+                                : "%s is a folder without recordings: none of its files ends in .mp",
+                      folder);
 }
 
 /* ---- which of them count ---------------------------------------------------------------------------------------- */

@@ -85,8 +85,7 @@ static int send_job(const struct mp_mpi_ranks *ranks, int to, struct mp_job *job
     if (bytes != MAP_FAILED) munmap(bytes, (size_t)facts.st_size);
     close(fd);
     if (sent) return MP_EXIT_DONE;
-    mp_message("MPI could not send the part of this rank");
-    return MP_EXIT_COULD_NOT;
+    return mp_give_up("MPI could not send the part of this rank");
 }
 
 static bool write_all(int fd, const char *bytes, size_t size)
@@ -156,8 +155,7 @@ static int take_paths(const struct mp_invocation *invocation, int rank, const vo
     bool same = own.size == operands && operands <= size - sizeof operands && !memcmp(own.data, at, own.size);
     mp_buffer_free(&own);
     if (same && mp_job_paths_unpack(at + operands, size - sizeof operands - operands, paths)) return MP_EXIT_DONE;
-    mp_message("MPI rank %d was given other files than rank 0: start all ranks with the same ones", rank);
-    return MP_EXIT_COULD_NOT;
+    return mp_give_up("MPI rank %d was given other files than rank 0: start all ranks with the same ones", rank);
 }
 
 /* The paths go from rank 0 down the tree that mp_mpi_join() climbs. */

@@ -143,10 +143,8 @@ static int probe(struct search *search, uint64_t value)
     describe(search, value, shown);
     int status = mp_probing_run_words(search->invocation, shown, make_words(search, path, value), log);
     if (status < 0) return MP_EXIT_COULD_NOT;
-    if (mp_probing_is_interrupted(status)) {
-        mp_message("interrupted while it ran with %s %llu", search->name, (unsigned long long)value);
-        return MP_EXIT_COULD_NOT;
-    }
+    if (mp_probing_is_interrupted(status))
+        return mp_give_up("interrupted while it ran with %s %llu", search->name, (unsigned long long)value);
     struct probe *one = &search->probes[search->count];
     *one = (struct probe){.value = value};
     bool recorded = !access(path, R_OK) && !mp_plan_judge(path, search->device, &one->outcome, &error);

@@ -215,15 +215,11 @@ int mp_top_screen_run(struct mp_top_gather *gather, struct mp_top_view *view, bo
 {
     struct screen screen = {.gather = gather, .view = view};
     struct mp_top_canvas canvas = {0};
-    if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO)) {
-        mp_message("top needs a terminal; memprof top --once prints one picture");
-        return MP_EXIT_COULD_NOT;
-    }
-    if (!enter()) {
-        mp_message("the terminal (TERM=%s) is unknown here; memprof top --once prints one picture",
-                   getenv("TERM") ? getenv("TERM") : "");
-        return MP_EXIT_COULD_NOT;
-    }
+    if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO))
+        return mp_give_up("top needs a terminal; memprof top --once prints one picture");
+    if (!enter())
+        return mp_give_up("the terminal (TERM=%s) is unknown here; memprof top --once prints one picture",
+                          getenv("TERM") ? getenv("TERM") : "");
     if (color) start_colors();
     if (!mp_top_gather_start(gather)) screen.over = true;
     while (!screen.over) {
