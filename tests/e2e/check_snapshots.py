@@ -26,6 +26,7 @@ class OfARunningProgram(harness.Churning):
         self.start("--at-signal", "USR1")
         seen = 0
         for name in ("run.now.mp", "run.now.2.mp", "run.now.3.mp"):
+            self.wait_for(lambda: sum(self.handed_over()) > seen + self.threads)
             before = sum(self.handed_over())
             self.collector.send_signal(signal.SIGUSR1)
             path = self.folder / name
