@@ -19,6 +19,7 @@ void mp_message(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* The same, and the exit status that the command then returns. */
 #define mp_refuse(...)  (mp_message(__VA_ARGS__), MP_EXIT_USAGE)     /* the options or operands are wrong */
 #define mp_give_up(...) (mp_message(__VA_ARGS__), MP_EXIT_COULD_NOT) /* it failed */
+
 #define MP_SHOWN_ROOM (2 * PATH_MAX)
 /* The path as the user would type it: without the current folder in front, and quoted if a shell would misread it. The
  * result may be stored in `room`. */
