@@ -82,6 +82,20 @@ def keep(out):
 """,
 }
 
+# Six of sixty requests fail in a pool of threads. Nothing marks a step, and too few fail for a verdict.
+FAILED = """
+import concurrent.futures, torch
+
+def infer(length):
+    block = torch.ones(length, 1000)
+    if length > 900:
+        raise ValueError("too long")
+
+pool = concurrent.futures.ThreadPoolExecutor(1)
+jobs = [pool.submit(infer, length) for length in [100, 200, 1000, 100, 300, 100, 50, 100, 400, 100] * 6]
+concurrent.futures.wait(jobs)
+"""
+
 # Lines that end with `# FILLS NAME` are the ones that the report must name; `both` has two.
 FILLED = """
 import libmemprof, torch
@@ -281,6 +295,23 @@ class Recorded(harness.TestCase):
                 self.assertGreater(change["saved_bytes"], 0.9 * sum(each["bytes"] for each in findings))
                 self.assertIn("4 sites keep growing for 1 cause" if holder != "native code" else "for 2 causes",
                               harness.memprof("leaks", path).stdout)
+=======
+    def test_an_unsure_verdict_has_the_holders_of_what_lived(self):
+        program = self.folder / "failed.py"
+        program.write_text(FAILED)
+        path, _ = self.record(program, options=["--holders", "--budget", "2s"])
+        answer = harness.answer("leaks", path)
+        self.assertEqual(answer["verdict"], "unknown")
+        site, = (site for site in answer["held"]["sites"] if site["birth_periods"] > 1)
+        holder, = site["holders"]
+        self.assertEqual((holder["path"], holder["blocks"], holder["kind"]),
+                         ("jobs[*]._exception.__traceback__ → infer().block", 6, "traceback"))
+        text = harness.memprof("leaks", path).stdout
+        self.assertIn("held by jobs[*]._exception.__traceback__ → infer().block", text)
+        self.assertEqual(text.count("traceback.clear_frames"), 1)
+        program.write_text(FAILED.replace("* 6", "* 2"))  # too few to have steps
+        text = harness.memprof("leaks", self.record(program, options=["--holders", "--budget", "2s"])[0]).stdout
+        self.assertRegex(text, r"7\.63 MiB in 2 blocks lived when the program last looked .* memprof holders .*run\.mp")
 
     def test_a_look_without_time_is_why_a_holder_is_missing(self):
         path, _ = self.record(LEAKS, "loss_kept", "--steps", "70", options=["--holders", "--budget", "1ms"])

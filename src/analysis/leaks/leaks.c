@@ -523,8 +523,8 @@ static void find_causes(const struct judge *judge)
     struct mp_leaks *leaks = judge->leaks;
     size_t count = leaks->findings.count;
     struct mp_leak_finding *at = leaks->findings.at;
-    if (!count) return;
     mp_holders_find(judge->model, false, &leaks->holders);
+    if (!count) return;
     for (size_t i = 0; i < count; i++) {
         at[i].held = at[i].stack ? mp_holders_of(&leaks->holders, at[i].track, at[i].stack) : NULL;
         const struct mp_holder *holder = holder_of(leaks, at[i].held);

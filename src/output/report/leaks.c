@@ -6,14 +6,17 @@
 #include "output/report/holders.h"
 #include "output/report/sites.h"
 
-static struct mp_site_view site_view(const struct mp_sites *sites, const struct mp_view *view)
+static struct mp_site_view site_view(const struct mp_leaks *leaks, const struct mp_sites *sites,
+                                     const struct mp_view *view)
 {
+    bool held = sites == &leaks->held && leaks->holders.looked && view->grouping.by == MP_GROUP_STACK;
     return (struct mp_site_view){.limit = view->limit,
                                  .full_stacks = view->full_stacks,
                                  .by = view->grouping.by,
                                  .births = true,
                                  .track = true,
-                                 .whole = sites->bytes};
+                                 .whole = sites->bytes,
+                                 .holders = held ? &leaks->holders : NULL};
 }
 
 /* ---- findings --------------------------------------------------------------------------------------------------- */
@@ -249,10 +252,10 @@ void mp_reported_text(struct mp_text *text, const struct mp_model *model, const 
 
 /* ---- JSON ------------------------------------------------------------------------------------------------------- */
 
-static void put_sites(struct mp_json *json, const struct mp_model *model, const struct mp_sites *sites,
-                      const struct mp_view *view)
+static void put_sites(struct mp_json *json, const struct mp_model *model, const struct mp_leaks *leaks,
+                      const struct mp_sites *sites, const struct mp_view *view)
 {
-    struct mp_site_view shown = site_view(sites, view);
+    struct mp_site_view shown = site_view(leaks, sites, view);
     mp_json_number(json, "bytes", sites->bytes);
     mp_json_number(json, "blocks", sites->blocks);
     mp_json_number(json, "site_count", sites->count);
@@ -331,12 +334,12 @@ void mp_leaks_json(struct mp_json *json, const char *key, const struct mp_model 
     mp_rows_json(json, "findings", &findings);
     put_causes(json, model, leaks);
     mp_json_object(json, "outstanding");
-    put_sites(json, model, &leaks->outstanding, view);
+    put_sites(json, model, leaks, &leaks->outstanding, view);
     mp_json_end_object(json);
     put_pinned_cache(json, model);
     mp_json_object(json, "held");
     mp_json_number(json, "at_ns", leaks->held_ns);
-    put_sites(json, model, &leaks->held, view);
+    put_sites(json, model, leaks, &leaks->held, view);
     mp_json_end_object(json);
     mp_json_object(json, "suppressed");
     mp_json_number(json, "bytes", leaks->suppressed_bytes);
@@ -419,11 +422,34 @@ static void put_advice(struct mp_text *text, const struct mp_leaks *leaks)
         mp_holders_site_advice(text, &leaks->holders, leaks->findings.at[i].held, &held);
 }
 
+/* Writes the advice of the holders in a table of sites, or, if it has none, where others are shown. */
+static void put_holders_of_sites(struct mp_text *text, const struct mp_sites *sites, const struct mp_site_view *shown,
+                                 const char *path)
+{
+    const struct mp_holders *holders = shown->holders;
+    struct mp_holders_advised advised = {0};
+    uint64_t bytes = 0, blocks = 0, held = 0;
+    if (!holders) return;
+    for (size_t i = 0; i < mp_shown(sites->count, shown->limit); i++) {
+        const struct mp_holders_site *site = mp_site_held(shown, &sites->at[i]);
+        held += site != NULL;
+        mp_holders_site_advice(text, holders, site, &advised);
+    }
+    for (size_t i = 0; i < holders->sites.count; i++) {
+        bytes += holders->sites.at[i].bytes;
+        blocks += holders->sites.at[i].blocks;
+    }
+    if (!held && blocks && !mp_is_csv(text))
+        mp_say(text, "`%s` in %s lived when the program last looked for what holds them; see memprof holders %s\n",
+               mp_bytes(bytes), mp_counted(blocks, "block"), path);
+}
+
 static void put_sites_table(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks,
                             const struct mp_sites *sites, const struct mp_view *view)
 {
-    struct mp_site_view shown = site_view(sites, view);
+    struct mp_site_view shown = site_view(leaks, sites, view);
     if (mp_sites_text(text, model, sites, &shown)) put_legend(text, leaks);
+    put_holders_of_sites(text, sites, &shown, view->path);
     mp_say_more(text, sites->count - mp_shown(sites->count, view->limit), view->limit);
 }
 

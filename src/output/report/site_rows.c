@@ -2,9 +2,22 @@
 
 #include "output/report/categories.h"
 #include "output/report/columns.h"
+#include "output/report/holders.h"
 
 /* Bits of columns. */
-enum { BY_STACK = 1, BY_GROUP = 2, GUESSED = 4, BIRTHS = 8, TRACK = 16, WHOLE = 32, MODULES = 64, LINES = 128 };
+enum {
+    BY_STACK = 1,
+    BY_GROUP = 2,
+    GUESSED = 4,
+    BIRTHS = 8,
+    TRACK = 16,
+    WHOLE = 32,
+    MODULES = 64,
+    LINES = 128,
+    HELD = 256
+};
+
+#define HOLDERS_SHOWN 2
 
 struct table {
     const struct mp_model *model;
@@ -128,6 +141,17 @@ static void put_metadata(struct mp_json *json, const char *key, const void *of, 
                           .model = table->model, .flat = true));
 }
 
+const struct mp_holders_site *mp_site_held(const struct mp_site_view *view, const struct mp_site *site)
+{
+    return view->holders && site->births > 1 ? mp_holders_of(view->holders, site->track, site->stack) : NULL;
+}
+
+static void put_holders(struct mp_json *json, const char *key, const void *of, const void *row)
+{
+    const struct table *table = of;
+    mp_holders_site_json(json, table->model, table->view->holders, mp_site_held(table->view, row), 0);
+}
+
 #define SITE(member) MP_MEMBER(struct mp_site, member)
 
 const struct mp_column mp_site_columns[] = {
@@ -143,6 +167,7 @@ const struct mp_column mp_site_columns[] = {
     {"module", NULL, MP_NAME, .get = get_modules, .place = 7, .only = MODULES, .not_in_text = true},
     {NULL, "freed_at", .put = put_freed, .only = BY_STACK},
     {NULL, "metadata", .put = put_metadata, .only = BY_STACK},
+    {NULL, "holders", .put = put_holders, .only = HELD},
     {NULL, "group", MP_NAME, .get = get_key, .only = BY_GROUP},
     {"group", NULL, MP_NAME, .get = get_group, .place = 6, .only = BY_GROUP},
     {NULL, "guessed_bytes", MP_BYTES, SITE(guessed_bytes), .only = GUESSED},
@@ -207,6 +232,8 @@ static void put_below(struct mp_table *table, unsigned columns, const void *of, 
     if (shown->view->lines) return;
     freed_row(table, columns, shown->model, shown->sites, row);
     metadata_row(table, columns, shown->model, shown->sites, row);
+    const struct mp_holders_site *held = mp_site_held(shown->view, row);
+    if (held) mp_holders_site_rows(table, columns, shown->model, shown->view->holders, held, HOLDERS_SHOWN);
 }
 
 /* ---- the table -------------------------------------------------------------------------------------------------- */
@@ -227,7 +254,8 @@ static struct mp_rows rows_of(const struct table *table)
                      (table->sites->modules.count ? 0 : MODULES) | (view->lines ? 0 : LINES);
     return MP_ROWS(mp_site_columns, table->sites->at, shown, .of = table, .model = table->model,
                    .without = lacks | (guessed ? 0 : GUESSED), .json_without = lacks & (BIRTHS | TRACK),
-                   .never = (by_stack ? BY_GROUP : BY_STACK) | (view->by == MP_GROUP_CATEGORY ? 0 : GUESSED),
+                   .never = (by_stack ? BY_GROUP : BY_STACK) | (view->by == MP_GROUP_CATEGORY ? 0 : GUESSED) |
+                            (by_stack && view->holders ? 0 : HELD),
                    .word = mp_group_name(view->by), .untitled = view->lines, .heading = view->lines ? NULL : "",
                    .shown = !view->lines   ? NULL
                             : view->births ? "number,bytes,blocks,born-in,site"

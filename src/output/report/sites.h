@@ -1,6 +1,7 @@
 /* Tables of sites and stacks, as text and as JSON: shared by every report. */
 #pragma once
 
+#include "analysis/holders/holders.h"
 #include "analysis/sites/sites.h"
 #include "base/json.h"
 #include "model/stack.h"
@@ -8,17 +9,20 @@
 #include "output/report/site_apart.h"
 
 struct mp_site_view {
-    size_t limit;        /* rows; 0: all */
-    bool full_stacks;    /* show every frame, not only the user's lines and a count of the rest */
-    enum mp_group_by by; /* what a row groups */
-    bool births, track;  /* extra columns, extra keys */
-    uint64_t whole;      /* the total for shares; 0: no column */
-    bool lines;          /* text: a numbered line for each site, without heads */
+    size_t limit;                     /* rows; 0: all */
+    bool full_stacks;                 /* show every frame, not only the user's lines and a count of the rest */
+    enum mp_group_by by;              /* what a row groups */
+    bool births, track;               /* extra columns, extra keys */
+    uint64_t whole;                   /* the total for shares; 0: no column */
+    bool lines;                       /* text: a numbered line for each site, without heads */
+    const struct mp_holders *holders; /* shown below sites with blocks of two or more steps; NULL: not shown */
 };
 
 /* Writes the table. False if it has no rows. */
 bool mp_sites_text(struct mp_text *text, const struct mp_model *model, const struct mp_sites *sites,
                    const struct mp_site_view *view);
+/* The holders that the table shows below a site. NULL: none. */
+const struct mp_holders_site *mp_site_held(const struct mp_site_view *view, const struct mp_site *site);
 /* The standard error of an estimate in bytes; MP_BYTES_UNKNOWN for NAN. */
 uint64_t mp_error_bytes(double standard_error);
 /* An array of sites under `key`. */
