@@ -71,6 +71,7 @@ tensor(500 * MIB)
 """, status=1, SOFTGPU_MEMORY=GIB)
         self.assertEqual(run.said.count("OUT OF MEMORY"), 2, run.said)
         self.assertIn("asked for 4.00 GiB", run.said)
+        self.assertEqual(run.said.count("the request alone is larger than the device's memory"), 1, run.said)
         self.assertIn("asked for 500 MiB", run.said)
         self.assertEqual(len(list(self.folder.glob("run.oom*.mp"))), 2)
 

@@ -105,11 +105,12 @@ static uint64_t free_outside(const struct mp_model *model, uint16_t track, uint3
     return mp_device_free_now(&room);
 }
 
-/* Checks the causes in this order. A limit: the device had room for the segment, or an expandable one may not be as
- * large. Fragmentation: the free bytes of all streams and pools, with the device's, cover the request. A leak.
- * Fragmentation: a setting would fit the request. Another process. Capacity. `least` and `most` bound the device's free
- * memory if it is unknown: 0, and just below the segment that would have served the request. If less than half of the
- * request was free inside the allocator, the cause is capacity all the same. */
+/* Checks the causes in this order. Capacity: the device is smaller than the request. A limit: the device had room for
+ * the segment, or an expandable one may not be as large. Fragmentation: the free bytes of all streams and pools, with
+ * the device's, cover the request. A leak. Fragmentation: a setting would fit the request. Another process. Capacity.
+ * `least` and `most` bound the device's free memory if it is unknown: 0, and just below the segment that would have
+ * served the request. If less than half of the request was free inside the allocator, the cause is capacity all the
+ * same. */
 static enum mp_status find_cause(const struct mp_model *model, const struct mp_torch_history *history,
                                  struct mp_frag *frag, struct mp_error *error)
 {
@@ -118,15 +119,16 @@ static enum mp_status find_cause(const struct mp_model *model, const struct mp_t
     uint64_t asked = mp_torch_segment_bytes(&history->settings, oom->requested), leaking;
     uint64_t total = total_of(model, frag->track), free_bytes = on_host ? 0 : free_inside(model, frag);
     uint64_t held = frag->known ? frag->reserved : frag->allocated;
-    oom->cause = MP_OOM_UNKNOWN;
-    if (free_bytes == MP_BYTES_UNKNOWN) return MP_OK;
+    oom->exceeds_device = total != MP_BYTES_UNKNOWN && oom->requested > total;
+    oom->cause = oom->exceeds_device ? MP_OOM_CAPACITY : MP_OOM_UNKNOWN;
+    if (oom->exceeds_device || free_bytes == MP_BYTES_UNKNOWN) return MP_OK;
     if (history->settings.expandable && oom->requested > MP_TORCH_SMALL)
         asked += history->settings.large_segment; /* an expandable segment grows by whole large segments */
     uint64_t least = known ? oom->device_free : 0, most = asked - 1, room = mp_torch_room(model, frag->track, held);
     if (room - held < most) most = room - held;
     bool bounded = history->settings.expandable && total != MP_BYTES_UNKNOWN &&
                    mp_torch_expandable_room(&history->settings, total, oom->requested) < oom->requested;
-    if ((known && least >= asked) || (bounded && oom->requested <= total)) {
+    if ((known && least >= asked) || bounded) {
         oom->cause = MP_OOM_LIMIT;
         return MP_OK;
     }

@@ -57,6 +57,7 @@ struct mp_frag_oom {
     uint64_t device_free;                     /* MP_BYTES_UNKNOWN */
     uint32_t stack;
     enum mp_oom_cause cause;
+    bool exceeds_device;            /* the request is larger than the device's memory */
     MP_VEC(const char *) would_fit; /* settings, smallest change first; proved by replay */
     bool tried;                     /* enough was known to try settings */
 };

@@ -113,7 +113,9 @@ static void sum_up(struct mp_job_view *view, struct mp_job_group *group)
 {
     uint64_t *distances = mp_alloc(group->count * sizeof *distances);
     qsort_r(group->processes, group->count, sizeof *group->processes, by_peak, view);
-    group->median = mp_job_peak_of(view, group->processes[group->count / 2]);
+    uint64_t upper = mp_job_peak_of(view, group->processes[(group->count - 1) / 2]);
+    uint64_t lower = mp_job_peak_of(view, group->processes[group->count / 2]);
+    group->median = lower + (upper - lower) / 2;
     for (size_t i = 0; i < group->count; i++) {
         uint32_t process = group->processes[i];
         uint64_t peak = mp_job_peak_of(view, process);

@@ -543,6 +543,7 @@ static void find_causes(const struct judge *judge)
         at[first].sum.bytes += at[i].bytes;
         at[first].sum.blocks += at[i].blocks;
         at[first].sum.bytes_per_step += at[i].bytes_per_step;
+        at[first].sum.blocks_per_step += at[i].blocks_per_step;
         at[i].follows = i && at[i].class == MP_LEAK_HIDDEN && at[i].bytes_per_step < at[0].sum.bytes_per_step;
         leaks->causes += first == i && mp_leak_is_leak(&at[i]) && !at[i].follows;
     }
@@ -734,6 +735,7 @@ static void count_in_own_steps(const struct mp_steps *steps, struct mp_leaks *le
         finding->sum.bytes_per_step /= each;
         finding->change /= each * each;
         finding->blocks_per_step /= each;
+        finding->sum.blocks_per_step /= each;
         if (finding->eta_oom_steps != UINT64_MAX) finding->eta_oom_steps *= steps->each;
     }
 }

@@ -70,7 +70,7 @@ struct mp_leak_finding {
     struct {
         uint32_t sites; /* 0: another finding of this cause has the sums */
         uint64_t bytes, blocks;
-        double bytes_per_step;
+        double bytes_per_step, blocks_per_step;
     } sum;
 };
 

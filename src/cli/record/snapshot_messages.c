@@ -94,7 +94,7 @@ static void say_cause(const struct mp_model *model, uint32_t event)
     struct mp_frag frag;
     struct mp_error ignored;
     if (mp_frag_find(model, &query, &frag, &ignored)) return;
-    if (mp_oom_cause_name(frag.oom.cause)) mp_message("  cause: %s", mp_oom_cause_text(frag.oom.cause));
+    if (mp_oom_cause_name(frag.oom.cause)) mp_message("  cause: %s", mp_oom_cause_text(&frag.oom));
     for (size_t i = 0; i < frag.oom.would_fit.count && i < REMEDIES; i++)
         mp_message("  %s would have fitted it (replayed)", frag.oom.would_fit.at[i]);
     mp_frag_free(&frag);

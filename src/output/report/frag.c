@@ -264,7 +264,7 @@ static void put_held(struct mp_text *text, const struct mp_model *model, const s
                frag->oom.event == MP_NONE ? "the largest block of the recording" : "the request that failed");
 }
 
-const char *mp_oom_cause_text(enum mp_oom_cause cause)
+const char *mp_oom_cause_text(const struct mp_frag_oom *oom)
 {
     static const char *const causes[] = {
         [MP_OOM_CAPACITY] = "capacity: what was in use left too little, however it is arranged",
@@ -276,7 +276,8 @@ const char *mp_oom_cause_text(enum mp_oom_cause cause)
         [MP_OOM_LIMIT] =
             "limit: a limit of the program (set_per_process_memory_fraction, expandable_segments_reserve) forbade it",
     };
-    return causes[cause];
+    if (oom->exceeds_device) return "capacity: the request alone is larger than the device's memory";
+    return causes[oom->cause];
 }
 
 void mp_oom_times_text(struct mp_text *text, const struct mp_frag_oom *oom)
@@ -296,7 +297,7 @@ static void put_oom(struct mp_text *text, const struct mp_model *model, const st
     mp_say(text, "\n");
     mp_oom_times_text(text, oom);
     if (oom->stack) mp_say_site(text, model, oom->stack);
-    mp_say(text, "  cause: %s\n", mp_oom_cause_text(oom->cause));
+    mp_say(text, "  cause: %s\n", mp_oom_cause_text(oom));
     if (oom->would_fit.count) mp_say(text, "  %s would have fitted it (replayed)\n", oom->would_fit.at[0]);
     for (size_t i = 1; i < oom->would_fit.count; i++)
         mp_say(text, "%s%s", i > 1 ? ", " : "  so would ", oom->would_fit.at[i]);

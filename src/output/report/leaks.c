@@ -223,6 +223,7 @@ static size_t put_table(struct mp_text *text, const struct mp_model *model, cons
             finding.bytes = finding.sum.bytes;
             finding.blocks = finding.sum.blocks;
             finding.bytes_per_step = finding.sum.bytes_per_step;
+            finding.blocks_per_step = finding.sum.blocks_per_step;
         }
         mp_vec_add(&causes, finding);
     }
@@ -365,6 +366,8 @@ static void put_outstanding(struct mp_text *text, const struct mp_leaks *leaks, 
                : leaks->running    ? "live now"
                                    : "outstanding at the end",
                view);
+    if (view->window.whole && !leaks->running && leaks->leaks && !leaks->outstanding.blocks)
+        mp_say(text, ": the program freed what leaked as it ended");
 }
 
 static void put_held(struct mp_text *text, const struct mp_leaks *leaks, const struct mp_view *view)

@@ -116,7 +116,7 @@ void mp_frag_text(struct mp_text *text, const struct mp_model *model, const stru
 /* Writes a line if several requests failed. */
 void mp_oom_times_text(struct mp_text *text, const struct mp_frag_oom *oom);
 /* "fragmentation: enough was free, but ..." */
-const char *mp_oom_cause_text(enum mp_oom_cause cause);
+const char *mp_oom_cause_text(const struct mp_frag_oom *oom);
 /* The moment in words: "at the end". */
 const char *mp_frag_when(const struct mp_frag *frag);
 

@@ -122,6 +122,12 @@ class Joining(Jobs):
         middle = told["peak"]["groups"][0]["median_bytes"]
         self.assertEqual(middle, statistics.median(process["peak_bytes"] for process in told["processes"]))
 
+    def test_the_median_of_an_even_number(self):
+        told = answer("report", *self.ranks(4, leaking=(2,)))
+        peaks = [process["peak_bytes"] for process in told["processes"]]
+        self.assertGreater(len(set(peaks)), 1)
+        self.assertEqual(told["peak"]["groups"][0]["median_bytes"], int(statistics.median(peaks)))
+
     def test_steps_are_those_of_the_single_recordings(self):
         paths = self.ranks(3, leaking=(1,))
         single = [[step["peak_bytes"] for step in answer("steps", path)["steps"]] for path in paths]
