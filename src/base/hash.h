@@ -25,8 +25,7 @@ static inline uint64_t mp_hash_step(uint64_t hash, uint64_t word)
 /* Many words at once: four independent lanes, so that a call path of 50 frames costs some 20 ns. */
 static inline uint64_t mp_hash_words(const uint64_t *words, size_t count, uint64_t seed)
 {
-    uint64_t lanes[4] = {seed, seed ^ UINT64_C(0x452821e638d01377), seed ^ UINT64_C(0xbe5466cf34e90c6c),
-                         seed ^ count};
+    uint64_t lanes[4] = {seed, seed ^ UINT64_C(0x452821e638d01377), seed ^ UINT64_C(0xbe5466cf34e90c6c), seed ^ count};
     size_t i = 0;
     for (; i + 4 <= count; i += 4)
         for (int lane = 0; lane < 4; lane++)

@@ -83,6 +83,24 @@ class Host(harness.TestCase):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertTrue(harness.answer("info", path)["process"]["command"].startswith(HEAP))
 
+    def test_the_command_has_the_name_that_was_asked_for(self):
+        """A compiler that the command starts allocates first."""
+        program = self.folder / "builds.py"
+        program.write_text(
+            "import ctypes\n"
+            "libc = ctypes.CDLL(None)\n"
+            "libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]\n"
+            "for _ in range(4000):\n"
+            "    libc.malloc(4000)\n")
+        path = self.folder / "builds.mp"
+        result = harness.memprof("snapshot", "-o", path, "--host", "--", "sh", "-c",
+                                 f"{HEAP} family > /dev/null; exec {sys.executable} {program}")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(harness.answer("info", path)["process"]["command"].split()[1], str(program))
+        other, = self.folder.glob("builds.*.mp")
+        self.assertTrue(harness.answer("info", other)["process"]["command"].startswith(HEAP))
+        self.assertIn("builds.mp", result.stderr.split("Next: ")[1])
+
     def test_a_leak_of_native_code_has_its_python_line(self):
         program = self.folder / "grows.py"
         program.write_text(

@@ -37,7 +37,8 @@ static struct made *find_made(const struct mp_model *model, const struct mp_plac
         if (!segment) continue;
         struct made *of = &made[segment - frag->segments.at];
         if (stream != of->stream && segment->stream != MP_BYTES_UNKNOWN && stream != MP_PLACE_UNKNOWN) continue;
-        if (stream != of->stream && stream != MP_PLACE_UNKNOWN) *of = (struct made){.segment = *segment, .stream = stream};
+        if (stream != of->stream && stream != MP_PLACE_UNKNOWN)
+            *of = (struct made){.segment = *segment, .stream = stream};
         if (blocks->bytes[i] <= of->largest) continue;
         of->largest = blocks->bytes[i];
         of->stack = blocks->stack[i];

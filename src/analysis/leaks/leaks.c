@@ -481,7 +481,8 @@ static bool are_stacks_bounded(const struct mp_leaks *leaks, const struct mp_lea
 {
     uint64_t entries, most;
     for (size_t i = finding->first_stack; i < finding->first_stack + finding->stack_count; i++)
-        if (!is_site_bounded(leaks, mp_holders_of(&leaks->holders, finding->track, leaks->stacks.at[i]), &entries, &most))
+        if (!is_site_bounded(leaks, mp_holders_of(&leaks->holders, finding->track, leaks->stacks.at[i]), &entries,
+                             &most))
             return false;
     return true;
 }

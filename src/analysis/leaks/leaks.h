@@ -60,7 +60,7 @@ struct mp_leak_finding {
     bool uneven;            /* the rate changes in another way, so it holds only for these steps */
     uint64_t at_twice;      /* bytes after twice as many steps; 0: no forecast */
     uint64_t eta_oom_steps; /* steps until the device is full, from its highest level on; UINT64_MAX: unknown */
-    size_t first_stack, stack_count; /* in mp_leaks.stacks: the place's that kept several blocks */
+    size_t first_stack, stack_count;    /* in mp_leaks.stacks: the place's that kept several blocks */
     const struct mp_holders_site *held; /* in mp_leaks.holders; NULL: none of its blocks lived at a look */
     uint64_t entries, most, to_come;    /* class bounded: the container's entries, their bound, and the bytes until it
                                          * is full */

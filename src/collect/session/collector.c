@@ -438,6 +438,7 @@ enum mp_status mp_collector_run(const struct mp_collector_options *options, stru
         while (!collector.command_ended)
             go_round(&collector);
         end_all(&collector);
+        mp_collector_name_command(&collector);
     }
     mp_refused_merge(&result->refused, &collector.unplaced);
     mp_refused_take(&collector, 0, true, &result->refused); /* who failed meanwhile */

@@ -62,6 +62,35 @@ static enum mp_status create_snapshot_file(void *context, struct mp_recording *r
     }
 }
 
+static bool is_summarised(const struct mp_recording_summary *summary)
+{
+    struct stat now;
+    return summary->path && !summary->failed && !lstat(summary->path, &now) && now.st_dev == summary->device &&
+           now.st_ino == summary->inode;
+}
+
+static bool move(struct mp_recording_summary *summary, char *path)
+{
+    bool moved = path && !renameat2(AT_FDCWD, summary->path, AT_FDCWD, path, RENAME_NOREPLACE);
+    free(moved ? summary->path : path);
+    if (moved) summary->path = path;
+    return moved;
+}
+
+void mp_collector_name_command(struct mp_collector *collector)
+{
+    const char *plain = collector->options->output;
+    struct mp_recording_summary *first = NULL, *own = NULL;
+    mp_vec_each (struct mp_recording_summary, summary, &collector->result->recordings) {
+        if (!is_summarised(summary)) continue;
+        if (!strcmp(summary->path, plain)) first = summary;
+        if ((pid_t)summary->pid == collector->command && !own) own = summary;
+    }
+    if (!collector->options->record.host_bytes || !first || !own || first == own || first->used_device) return;
+    const struct mp_named named = {first->pid, mp_member_copy(&first->member), first->program};
+    if (move(first, mp_naming_path(&collector->naming, &named, 1))) move(own, strdup(plain));
+}
+
 /* ---- new processes -------------------------------------------------------------------------------------------- */
 
 static enum mp_status new_process(struct mp_collector *collector, uint32_t pid, struct mp_error *error)

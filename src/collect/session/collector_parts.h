@@ -192,6 +192,9 @@ void mp_collector_listen_no_more(struct mp_collector *collector);
 /* Takes waiting connections, and answers messages: greetings of processes to record, and questions. Waits for
  * nobody. */
 void mp_collector_accept(struct mp_collector *collector);
+/* With --host, a compiler or shell that the command starts may have the first events, and so the plain name. Call it at
+ * the end: the command's own process gets that name, if it has a file. */
+void mp_collector_name_command(struct mp_collector *collector);
 /* Call it when the process has ended, or exec() replaced its program. */
 void mp_collector_end_process(struct mp_collector *collector, size_t index, struct mp_exit how, const char *text);
 

@@ -9,9 +9,10 @@
 #include "collect/session/control.h"
 
 #define BEGINS_WITHIN_NS (3 * MP_NS_PER_SECOND)
-#define ENDS_WITHIN_NS   (3 * MP_NS_PER_SECOND) /* time beyond the budget, which counts only the thread's own time */
-#define LOOKS_AT_ONCE    16                     /* requested looks, each with a file and a connection */
-#define WALL             5                      /* the same number as in python/libmemprof_torch/holders.py */
+#define ENDS_WITHIN_NS   (3 * MP_NS_PER_SECOND)  /* time beyond the budget, which counts only the thread's own time */
+#define LOOKS_AT_ONCE    16                      /* requested looks, each with a file and a connection */
+#define WALL             25                      /* the same number as in python/libmemprof_torch/holders.py */
+#define LOOKS_WITHIN_NS  (20 * MP_NS_PER_SECOND) /* with both times above, less than the asker waits: control.c */
 
 static void withdraw(struct mp_recording *recording, uint32_t number)
 {
@@ -110,7 +111,8 @@ static bool has(uint32_t word, const struct mp_wished_look *wish)
 static bool is_given_up(const struct mp_wished_look *wish, uint32_t pid, bool ended, struct mp_error *why)
 {
     uint64_t now = mp_clock_monotonic_ns();
-    uint64_t most = wish->budget_ms * MP_NS_PER_MS * WALL + ENDS_WITHIN_NS;
+    uint64_t wall = wish->budget_ms * MP_NS_PER_MS * WALL;
+    uint64_t most = (wall < LOOKS_WITHIN_NS ? wall : LOOKS_WITHIN_NS) + ENDS_WITHIN_NS;
     if (ended) {
         mp_fail(why, MP_NOT_FOUND, "process %u ended before it looked; its recording says what held what at the end",
                 pid);
