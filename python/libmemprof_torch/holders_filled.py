@@ -23,12 +23,27 @@ ENTRY = {"BINARY_SUBSCR", "BINARY_SLICE"}
 MOVED = ("SWAP", "ROT_", "COPY", "DUP_")
 JUMPS = {*dis.hasjrel, *dis.hasjabs}
 NAMED = object()
+ONE_ENTRY = "one entry"
 # Names of containers, by the instructions that use them.
 GLOBAL, LOCAL, CLOSURE, ATTRIBUTE = "global", "local", "closure", "attribute"
 _NAMED_BY = {GLOBAL: ("LOAD_NAME", "LOAD_GLOBAL", "STORE_NAME", "STORE_GLOBAL"),
              LOCAL: ("LOAD_FAST", "LOAD_DEREF", "LOAD_CLOSURE", "STORE_FAST", "STORE_DEREF", "LOAD_NAME"),
              CLOSURE: ("LOAD_DEREF", "STORE_DEREF"),
              ATTRIBUTE: ("LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR", "LOAD_SUPER_ATTR")}
+
+
+def _codes_that_import():
+    """(code, module's name) of the program's modules that are importing torch."""
+    frame = sys._getframe()
+    while frame is not None:
+        if frame.f_code.co_name == "<module>" and naming.is_own_namespace(frame.f_globals):
+            yield frame.f_code, dict.get(frame.f_globals, "__name__")
+        frame = frame.f_back
+
+
+# When a module has run, nothing refers to its code, and a look at the end would not see what it filled. Code keeps only
+# constants alive.
+_IMPORTERS = list(_codes_that_import())
 
 
 class Filled:
@@ -40,7 +55,8 @@ class Filled:
 
     def line_of(self, what, name, of, of_entries):
         """(file, line) of the only line; None: unknown. `of`: a local's function, a global's module, or the classes of
-        an attribute's owner. `of_entries`: the container's entries are containers that are filled."""
+        an attribute's owner. `of_entries`: the container's entries are containers that are filled. ONE_ENTRY: only one
+        of them is."""
         found, deeper = set(), set()
         for code in self._codes_for(what, of):
             if name not in code.co_names and name not in code.co_varnames and name not in code.co_cellvars and \
@@ -53,6 +69,8 @@ class Filled:
             deeper.update((code.co_filename, line) for line in lines[1])
             if len(deeper if of_entries else found) > 1:
                 return None
+        if of_entries == ONE_ENTRY:
+            return deeper.pop() if deeper else None
         if of_entries and deeper:  # what puts a new container there fills it no more
             return deeper.pop()
         return found.pop() if len(found) == 1 else None
@@ -76,6 +94,7 @@ def _codes_of_program(frames):
     """(code, the namespace of its globals): one module may have several names, such as __main__ and __mp_main__."""
     waiting = [(each.frame.f_code, each.frame.f_globals) for each in frames.all if each.tier == 0]
     for name, _, namespace, tier in naming.modules():
+        waiting.extend((code, namespace) for code, importer in _IMPORTERS if importer == name)
         if tier == 0 and not name.startswith(naming.OURS):
             waiting.extend((code, namespace) for code in _codes_in(list(dict.values(namespace)), namespace))
     return _with_those_in_them(waiting)

@@ -562,6 +562,11 @@ def _container_of(tokens, members):
             return None
         behind = next((token for token in tokens[place + 1:] if token.text or token.key is not None), None)
         of_entries = behind is not None and behind.key is not None and behind.tag in ("list", "dict") and not behind.text
+        above = tokens[place - 1]
+        if above.key is not None and above.tag in ("list", "dict") and not above.text and not tokens[place].text:
+            if of_entries or before[-1] is not tokens[place - 2]:
+                return None  # containers in containers in containers
+            of_entries = "one entry"  # holders_filled.ONE_ENTRY
         if named[1]:
             return "local", named[3], named[1], of_entries
         if before[-1].tag == "closure":

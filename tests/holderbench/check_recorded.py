@@ -244,6 +244,24 @@ del box
 """
 
 
+HAS_RUN = """
+import collections, torch
+
+features, kept, deep = collections.defaultdict(list), [], {"x": {"y": []}}
+
+def watch(name):
+    def save(out):
+        features[name].append(out)  # FILLS features
+    return save
+
+save = watch("relu")
+for step in range(5):
+    save(torch.ones(1000))
+    kept.append(torch.ones(2000))  # FILLS kept
+    deep["x"]["y"].append(torch.ones(3000))
+"""
+
+
 @harness.unittest.skipUnless(PYTHON, "no Python here has torch")
 class Recorded(harness.TestCase):
     def record(self, *command, options=()):
@@ -339,6 +357,16 @@ class Recorded(harness.TestCase):
         self.assertTrue(found["seen[*]"]["file"].endswith("filled.py"))
         fills_both = [number for number, line in enumerate(FILLED.splitlines(), 1) if "both." in line]
         self.assertNotIn(found["main().both[*]"]["line"], fills_both)
+
+    def test_the_line_of_a_module_that_has_run(self):
+        """At the end no frame of it is left. A function in a function fills one entry of a dictionary."""
+        program = self.folder / "has_run.py"
+        program.write_text(HAS_RUN)
+        path, _ = self.record(program, options=["--holders", "--budget", "2s"])
+        lines = {line.split()[-1]: number for number, line in enumerate(HAS_RUN.splitlines(), 1) if "# FILLS" in line}
+        found = {holder["path"]: holder["line"] for holder in self.holders_of(path)[0]}
+        self.assertEqual(found, {"kept[*]": lines["kept"], "features['relu'][*]": lines["features"],
+                                 "deep['x']['y'][*]": None})
 
     def test_workers_of_a_loader(self):
         for method in ("fork", "spawn"):
