@@ -124,21 +124,22 @@ static void sample_one(struct mp_recording *recording, const char *counter, uint
 }
 
 /* Pages that a worker shared with its parent until it wrote to them, as reading a Python object writes its count of
- * references: private memory that grows while resident memory does not. The kernel walks all pages for it. */
-static void sample_copied(struct mp_recording *recording, uint64_t now, uint64_t resident_bytes)
+ * references. Shared pages of libraries are clean: they become private when another process ends. The kernel walks all
+ * pages for it. */
+static void sample_copied(struct mp_recording *recording, uint64_t now)
 {
     char path[64], line[128];
-    uint64_t private_bytes = 0;
-    unsigned long long kib;
+    unsigned long long kib = 0;
     if (!*recording->spool.header->member.role || now - recording->last_private_ns < PRIVATE_EVERY_NS) return;
     recording->last_private_ns = now;
     snprintf(path, sizeof path, "/proc/%u/smaps_rollup", recording->pid);
     FILE *file = fopen(path, "re");
-    while (file && fgets(line, sizeof line, file))
-        if (sscanf(line, "Private_%*[a-zA-Z]: %llu", &kib) == 1) private_bytes += kib << 10;
+    bool found = false;
+    while (file && !found && fgets(line, sizeof line, file))
+        found = sscanf(line, "Shared_Dirty: %llu", &kib) == 1;
     if (file) fclose(file);
-    if (!private_bytes || private_bytes > resident_bytes) return;
-    uint64_t inherited = resident_bytes - private_bytes;
+    if (!found) return;
+    uint64_t inherited = (uint64_t)kib << 10;
     if (inherited > recording->inherited_bytes) recording->inherited_bytes = inherited;
     uint64_t copied = recording->inherited_bytes - inherited;
     if (copied > recording->copied_bytes) recording->copied_bytes = copied;
@@ -164,7 +165,7 @@ static void sample_memory(struct mp_recording *recording)
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     sample_one(recording, "cpu/resident", now, resident * page, &recording->resident_bytes);
     sample_one(recording, "cpu/shared", now, shared * page, &recording->shared_bytes);
-    sample_copied(recording, now, resident * page);
+    sample_copied(recording, now);
 }
 
 static void read_notes(struct mp_recording *recording)
