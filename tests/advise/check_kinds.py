@@ -21,7 +21,7 @@ KINDS = {
     "idle_variable": ("nothing reads again", "blocks that live longer than they are needed"),
     "no_grad": ("`with torch.no_grad():`", "blocks that live longer than they are needed"),
     "backward_sooner": ("losses of micro-batches", "blocks that live longer than they are needed"),
-    "chunked_loss": ("the loss in chunks of tokens", "logits that a loss can take in chunks"),
+    "chunked_loss": ("the loss in eight chunks of tokens", "logits that a loss can take in chunks"),
     "evaluation_batch": ("the evaluation is the peak", "an evaluation's batch"),
     "one_by_one": ("`foreach=False`", "temporaries of an optimizer's step"),
     "fused": ("`fused=True`", "temporaries of an optimizer's step"),

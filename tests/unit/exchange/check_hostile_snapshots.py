@@ -277,7 +277,7 @@ class Hostile(Case):
         odd = {"action": "alloc", "addr": (1 << 64) - 1, "size": (1 << 64) - 1, "stream": -1, "time_us": -5}
         info = self.answer("info", self.dump({"segments": [{"address": (1 << 64) - 1, "total_size": 1 << 63,
                                                            "device": 0, "blocks": []}], "device_traces": [[odd, odd]]}))
-        self.assertTrue(any("without a usable address" in note for note in info["coverage"]["notes"]))
+        self.assertTrue(any("no usable address" in note for note in info["coverage"]["notes"]))
         self.check_refused(pickle.dumps({"segments": [{"device": i, "address": 0, "total_size": 0, "blocks": []}
                                                       for i in range(5000)]}), "devices")
 
