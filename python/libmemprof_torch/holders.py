@@ -125,7 +125,8 @@ class Look:
     def _forget(self):
         self._marker = self._found = self._objects = self._order = self._parents = self._edges = self._seen = self._later = None
         self._kinds = {}
-        self._tensors = self._names = self._idle = self._left = self._frames = self._reader = self._made = self._hooked = self._alone = None
+        self._tensors = self._names = self._idle = self._left = self._frames = None
+        self._reader = self._made = self._hooked = self._alone = None
         self.blocks = {}
 
     def _run(self):
@@ -275,9 +276,8 @@ class Look:
     # ---- tensors
 
     def kind_of(self, cls):
-        """How objects of a class are visited: "tensor", "opaque" (a tensor whose address only code of the program
-        gives), "storage", "script" (a module of TorchScript's), "node", "array", "dict", "type", "frame", "generator"
-        (or a coroutine), or "" for all else."""
+        """How objects of a class are visited; "" for all that have no way of their own. "opaque" is a tensor whose
+        address only code of the program gives. "script" is a module of TorchScript. "generator" is also a coroutine."""
         kind = self._kinds.get(cls)
         if kind is None:
             mro = mro_of(cls)

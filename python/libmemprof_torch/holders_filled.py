@@ -23,7 +23,6 @@ ENTRY = {"BINARY_SUBSCR", "BINARY_SLICE"}
 MOVED = ("SWAP", "ROT_", "COPY", "DUP_")
 JUMPS = {*dis.hasjrel, *dis.hasjabs}
 NAMED = object()
-ONE_ENTRY = "one entry"
 # Names of containers, by the instructions that use them.
 GLOBAL, LOCAL, CLOSURE, ATTRIBUTE = "global", "local", "closure", "attribute"
 _NAMED_BY = {GLOBAL: ("LOAD_NAME", "LOAD_GLOBAL", "STORE_NAME", "STORE_GLOBAL"),
@@ -55,8 +54,8 @@ class Filled:
 
     def line_of(self, what, name, of, of_entries):
         """(file, line) of the only line; None: unknown. `of`: a local's function, a global's module, or the classes of
-        an attribute's owner. `of_entries`: the container's entries are containers that are filled. ONE_ENTRY: only one
-        of them is."""
+        an attribute's owner. `of_entries`: the container's entries are containers that are filled. naming.ONE_ENTRY: only
+        one of them is."""
         found, deeper = set(), set()
         for code in self._codes_for(what, of):
             if name not in code.co_names and name not in code.co_varnames and name not in code.co_cellvars and \
@@ -69,7 +68,7 @@ class Filled:
             deeper.update((code.co_filename, line) for line in lines[1])
             if len(deeper if of_entries else found) > 1:
                 return None
-        if of_entries == ONE_ENTRY:
+        if of_entries == naming.ONE_ENTRY:
             return deeper.pop() if deeper else None
         if of_entries and deeper:  # what puts a new container there fills it no more
             return deeper.pop()

@@ -547,6 +547,7 @@ def _holder(members, view=""):
 
 
 NAME = re.compile(r"(?:(\w[\w.<>]*)\(\)\.|(\.))?(\w+)$")  # main().losses, .losses, losses
+ONE_ENTRY = "one entry"
 NAME_MOST = 200  # characters: in longer ones no name is looked for, since that takes time that grows as their square
 
 
@@ -566,7 +567,7 @@ def _container_of(tokens, members):
         if above.key is not None and above.tag in ("list", "dict") and not above.text and not tokens[place].text:
             if of_entries or before[-1] is not tokens[place - 2]:
                 return None  # containers in containers in containers
-            of_entries = "one entry"  # holders_filled.ONE_ENTRY
+            of_entries = ONE_ENTRY
         if named[1]:
             return "local", named[3], named[1], of_entries
         if before[-1].tag == "closure":

@@ -8,7 +8,7 @@
  *     steps that the program marks
  *     regions whose names match a regular expression of the user's (--step-range), instead of those named as steps
  *     calls of a function of an installed package that has the name of --step-at
- *     calls of a function of the user's (--step-at). Of several functions of that name the first one called counts
+ *     calls of a function of the user's (--step-at). If several have the name, the first one called counts
  *
  * The steps of a recording are those of the strongest kind that it has. The first step of a stronger kind therefore
  * cancels all steps counted before. Pure; one thread at a time.

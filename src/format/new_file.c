@@ -172,8 +172,7 @@ static bool give_name(struct mp_new_file *file)
     return false;
 }
 
-/* Renames the file if no file has the new name yet. */
-static bool move_fresh(const char *from, const char *to)
+bool mp_new_file_move(const char *from, const char *to)
 {
     if (!renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE)) return true;
     if (errno != EINVAL && errno != ENOSYS) return false;
@@ -196,7 +195,7 @@ enum mp_status mp_new_file_put(struct mp_new_file *file, struct mp_error *error)
     else if (is_there)
         return mp_fail(error, MP_IO, "%s came to be while it was written, and stays as it is", file->path);
     else
-        moved = move_fresh(file->name, file->path);
+        moved = mp_new_file_move(file->name, file->path);
     if (!moved) return mp_fail_errno(error, "cannot write %s", file->path);
     free(file->name);
     file->name = NULL;

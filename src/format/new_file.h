@@ -47,5 +47,7 @@ enum mp_status mp_new_file_put(struct mp_new_file *file, struct mp_error *error)
 /* Frees everything but fd. Removes a file that was not put. Ignores a zero-initialised one. */
 void mp_new_file_close(struct mp_new_file *file);
 
+/* Renames a file if no file has the new name yet; errno says why not. */
+bool mp_new_file_move(const char *from, const char *to);
 /* Removes `path` if it is still the file (or socket) with this device and inode. */
 void mp_new_file_remove(const char *path, dev_t device, ino_t inode);

@@ -210,9 +210,9 @@ static void halve(struct finder *f, const struct act *act)
     f->halves.stack = mp_module_caller(f->model, stack(f, act));
 }
 
-/* A pass is an evaluation's if the next comes before backward, and few of its blocks wait for that. What goes by the
- * end of the next pass is as large as the batch, unless it is a workspace, a copy of parameters, or what batches so far
- * made together. */
+/* A pass belongs to an evaluation if the next pass comes before backward, and few of its blocks wait for backward.
+ * Blocks freed by the end of the next pass are proportional to the batch. Workspaces, copies of parameters and results
+ * that are joined over the batches are not. */
 static void look_at_evaluation(struct finder *f, size_t turn)
 {
     const uint32_t fixed = MP_FACT_WORKSPACE | MP_FACT_CASTS | MP_FACT_JOINS;

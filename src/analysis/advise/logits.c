@@ -61,9 +61,9 @@ static void take_family(struct finder *f)
     f->loss = f->logits = MP_NONE;
 }
 
-/* Behind the head's backward. Gradients of parameters, which are there at the next one, too, are there from the first
- * chunk on, and another is added to them; those of the hidden states come piece by piece, and are joined. Sums over
- * tokens, for a bias, take room by them on a GPU. */
+/* Called after the head's backward. A gradient of a parameter lives from the first chunk on, and the later chunks' are
+ * added to it. The gradient of the hidden states is made in pieces, which are joined at the end. On a GPU, a bias needs
+ * room for its sum over the tokens of a chunk. */
 static void end_head(struct finder *f, uint32_t next)
 {
     const struct mp_model_blocks *blocks = &f->model->blocks;

@@ -2,6 +2,7 @@
 
 #include "analysis/allocator/frag.h"
 #include "analysis/sites/placement.h"
+#include "base/order.h"
 #include "base/search.h"
 #include "model/track.h"
 
@@ -46,27 +47,15 @@ static struct made *find_made(const struct mp_model *model, const struct mp_plac
     return made;
 }
 
-static int most_free_first(const void *a, const void *b)
-{
-    const struct mp_frag_stream *x = a, *y = b;
-    if (x->free_bytes != y->free_bytes) return x->free_bytes < y->free_bytes ? 1 : -1;
-    if (x->stream != y->stream) return x->stream < y->stream ? -1 : 1;
-    return x->pool < y->pool ? -1 : x->pool > y->pool;
-}
+MP_ORDER(by_free, struct mp_frag_stream, MP_FALLING(free_bytes) ?: MP_RISING(stream) ?: MP_RISING(pool))
 
-static int by_stream_pool_stack(const void *a, const void *b)
-{
-    const struct made *x = a, *y = b;
-    if (x->stream != y->stream) return x->stream < y->stream ? -1 : 1;
-    if (x->segment.pool != y->segment.pool) return x->segment.pool < y->segment.pool ? -1 : 1;
-    return x->stack < y->stack ? -1 : x->stack > y->stack;
-}
+MP_ORDER(by_stream, struct made, MP_RISING(stream) ?: MP_RISING(segment.pool) ?: MP_RISING(stack))
 
 static void add_rows(struct made *made, struct mp_frag *frag)
 {
     uint64_t of_stack = 0; /* bytes of segments */
     struct mp_frag_stream *row = NULL;
-    if (frag->segments.count) qsort(made, frag->segments.count, sizeof *made, by_stream_pool_stack);
+    if (frag->segments.count) qsort(made, frag->segments.count, sizeof *made, by_stream);
     for (size_t i = 0; i < frag->segments.count; i++) {
         const struct mp_frag_segment *segment = &made[i].segment;
         bool fresh = !row || row->stream != made[i].stream || row->pool != segment->pool;
@@ -85,7 +74,7 @@ static void add_rows(struct made *made, struct mp_frag *frag)
         row->reserved += segment->bytes;
         row->free_bytes += segment->bytes - segment->held;
     }
-    if (frag->streams.count) qsort(frag->streams.at, frag->streams.count, sizeof *frag->streams.at, most_free_first);
+    if (frag->streams.count) qsort(frag->streams.at, frag->streams.count, sizeof *frag->streams.at, by_free);
 }
 
 bool mp_frag_has_streams(const struct mp_model *model, const struct mp_placements *placements, uint16_t track)
@@ -106,10 +95,10 @@ static void replay_one_stream(const struct mp_model *model, struct mp_torch_hist
     struct mp_torch_replay as_is, one;
     mp_torch_replay_with(model, history, &history->settings, MP_TORCH_UNLIMITED, MP_TORCH_UNLIMITED,
                          MP_TORCH_TO_THE_END, &as_is);
-    for (size_t i = 0; i < history->steps.count; i++)
-        history->steps.at[i].stream = 0;
-    for (size_t i = 0; i < history->base.count; i++)
-        history->base.at[i].stream = 0;
+    mp_vec_each (struct mp_torch_step, step, &history->steps)
+        step->stream = 0;
+    mp_vec_each (struct mp_torch_base, base, &history->base)
+        base->stream = 0;
     mp_torch_replay_with(model, history, &history->settings, MP_TORCH_UNLIMITED, MP_TORCH_UNLIMITED,
                          MP_TORCH_TO_THE_END, &one);
     frag->streams_peak = as_is.reserved_peak;

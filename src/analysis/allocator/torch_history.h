@@ -53,8 +53,8 @@ struct mp_torch_step {
     uint32_t pool;  /* index in pools */
     uint32_t block; /* alloc, free: the model's block */
     uint32_t event; /* the model's event of an alloc, a completed free or an out-of-memory; else MP_NONE */
-    uint8_t action; /* enum mp_torch_action, or MP_TORCH_CALL + enum mp_torch_call; a call has its pool in `pool`, and
-                     * in `bytes` the index of its limit or change, or the pool's flags */
+    uint8_t action; /* enum mp_torch_action, or MP_TORCH_CALL + enum mp_torch_call. A call's `pool` is the pool that it
+                     * is about. Its `bytes` are the index of its limit or change, or the pool's flags */
     bool put_back;  /* alloc: from a private pool that the program is not using. PyTorch restores the pool's state
                      * (torch.compile's graph trees): it allocates every block of its segments, and frees those that
                      * were free. */

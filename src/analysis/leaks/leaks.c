@@ -524,8 +524,8 @@ static void find_causes(const struct judge *judge)
     struct mp_leaks *leaks = judge->leaks;
     size_t count = leaks->findings.count;
     struct mp_leak_finding *at = leaks->findings.at;
-    mp_holders_find(judge->model, false, &leaks->holders);
     if (!count) return;
+    mp_holders_find(judge->model, false, &leaks->holders);
     for (size_t i = 0; i < count; i++) {
         at[i].held = at[i].stack ? mp_holders_of(&leaks->holders, at[i].track, at[i].stack) : NULL;
         const struct mp_holder *holder = holder_of(leaks, at[i].held);
@@ -755,6 +755,7 @@ enum mp_status mp_leaks_find(const struct mp_model *model, const struct mp_leaks
     sites_at(model, query, query->window.last, &steps, &leaks->outstanding);
     find_held(model, query, &steps, leaks);
     find_lasting(model, query, &steps, leaks);
+    if (leaks->verdict == MP_VERDICT_UNKNOWN && !leaks->findings.count) mp_holders_find(model, false, &leaks->holders);
     mp_steps_free(&steps);
     return MP_OK;
 }

@@ -257,6 +257,13 @@ void mp_recording_summarise(struct mp_recording *recording, struct mp_recording_
         summary->has_totals |= recording->devices.devices[i].begun && recording->devices.devices[i].gpu >= 0;
 }
 
+bool mp_recording_is_in_place(const struct mp_recording_summary *summary)
+{
+    struct stat now;
+    return summary->path && !summary->failed && !lstat(summary->path, &now) && now.st_dev == summary->device &&
+           now.st_ino == summary->inode;
+}
+
 bool mp_recording_is_rank(const struct mp_recording_summary *summary)
 {
     return mp_member_knows(&summary->member, MP_MEMBER_RANK) && !mp_member_is_helper(&summary->member) &&

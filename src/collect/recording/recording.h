@@ -312,6 +312,9 @@ void mp_recording_step_functions(const struct mp_recording *recording, char *tex
 void mp_recording_ends_early(struct mp_recording *recording, const char *why);
 void mp_recording_lacks_processes(struct mp_recording *recording, const char *why);
 
+/* True if the file is finished and still lies under its path: another program may have replaced it. */
+bool mp_recording_is_in_place(const struct mp_recording_summary *summary);
+
 /* True if the process is a rank itself, not a helper of one. */
 bool mp_recording_is_rank(const struct mp_recording_summary *summary);
 

@@ -15,6 +15,7 @@
 #include "collect/session/asker.h"
 #include "collect/session/control.h"
 #include "collect/session/refused.h"
+#include "format/new_file.h"
 
 #define ACCEPTED_AT_ONCE 16 /* connections a round */
 
@@ -62,16 +63,9 @@ static enum mp_status create_snapshot_file(void *context, struct mp_recording *r
     }
 }
 
-static bool is_summarised(const struct mp_recording_summary *summary)
-{
-    struct stat now;
-    return summary->path && !summary->failed && !lstat(summary->path, &now) && now.st_dev == summary->device &&
-           now.st_ino == summary->inode;
-}
-
 static bool move(struct mp_recording_summary *summary, char *path)
 {
-    bool moved = path && !renameat2(AT_FDCWD, summary->path, AT_FDCWD, path, RENAME_NOREPLACE);
+    bool moved = path && mp_new_file_move(summary->path, path);
     free(moved ? summary->path : path);
     if (moved) summary->path = path;
     return moved;
@@ -82,7 +76,7 @@ void mp_collector_name_command(struct mp_collector *collector)
     const char *plain = collector->options->output;
     struct mp_recording_summary *first = NULL, *own = NULL;
     mp_vec_each (struct mp_recording_summary, summary, &collector->result->recordings) {
-        if (!is_summarised(summary)) continue;
+        if (!mp_recording_is_in_place(summary)) continue;
         if (!strcmp(summary->path, plain)) first = summary;
         if ((pid_t)summary->pid == collector->command && !own) own = summary;
     }

@@ -115,8 +115,7 @@ static void pass_on(struct mp_leaving *leaving, uint64_t from, uint64_t to)
 static void leave_out(struct mp_leaving *leaving, uint64_t owner, const struct mp_recording *recording,
                       struct mp_recording_summary *summary)
 {
-    struct stat facts;
-    if (lstat(summary->path, &facts) || facts.st_dev != summary->device || facts.st_ino != summary->inode) return;
+    if (!mp_recording_is_in_place(summary)) return;
     struct mp_left_out *row = row_of(leaving, owner, summary->member.role);
     if (!row || unlink(summary->path)) return; /* without a note, nothing is left out */
     add_left_out(row, 1, summary->events, summary->all_peak_bytes);

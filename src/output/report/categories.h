@@ -16,8 +16,8 @@ void mp_categories_text(struct mp_text *text, const struct mp_sites *categories)
 /* An array under "categories"; null if no block has a category. */
 void mp_categories_json(struct mp_json *json, const struct mp_sites *categories);
 
-/* About a previous graph at the peak: true if it is large enough for a line; a sentence without a full stop; the
- * advice; the object "previous_graph", which is null if there is none. */
+/* A previous graph at the peak. matters(): it is large enough for a line. sentence() has no full stop. The JSON is the
+ * object "previous_graph", null if there is none. */
 bool mp_previous_matters(const struct mp_peak *peak);
 void mp_previous_sentence(struct mp_buffer *out, const struct mp_model *model, const struct mp_peak *peak);
 /* Writes the sentence and the advice as a line after `indent`; nothing if the previous graph is too small. */
