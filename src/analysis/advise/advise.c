@@ -25,7 +25,7 @@ struct adviser {
     struct mp_checkpoints *checkpoints;
 };
 
-/* A replay with some changes made. */
+/* The results of one replay with some of the changes made. */
 struct outcome {
     uint64_t peak, reserved, ooms;
 };
@@ -59,7 +59,7 @@ static bool is_wanted(const struct adviser *a, enum mp_change_kind kind)
     return a->query->kinds & 1u << kind;
 }
 
-/* `capacity` is the replay's; MP_BYTES_UNKNOWN: no limit. `curve` is NULL, or starts empty. */
+/* `capacity`: the device's bytes in the replay; MP_BYTES_UNKNOWN: no limit. `curve` is NULL, or starts empty. */
 static struct outcome replay(struct adviser *a, const struct mp_edits *edits, const struct mp_torch_settings *settings,
                              uint64_t capacity, struct mp_curve *curve)
 {
@@ -91,8 +91,8 @@ static uint64_t less(uint64_t from, uint64_t pattern)
     return from > pattern ? from - pattern : 0;
 }
 
-/* Checkpointing counts by the allocated peak alone. Its reserved bytes depend on the order of the recomputed blocks,
- * and PyTorch may stop recomputing behind the last one that backward needs. */
+/* Checkpointing counts by the allocated peak alone. Its reserved bytes depend on the order in which blocks are
+ * recomputed. PyTorch may also stop once it has the last block that backward needs. */
 static bool is_worth(const struct mp_advise *advise, const struct mp_change *change)
 {
     unsigned parts = change->kind == MP_CHANGE_CHECKPOINT ? WORTH_TIME : WORTH;
@@ -252,7 +252,7 @@ static struct mp_change leak_change(const struct mp_leaks *leaks, const struct m
     return change;
 }
 
-/* By stack: 1 + the index of its cause's change; 0 for stacks that leak nothing. */
+/* By stack: 1 + the index of the change for the stack's leak; 0: the stack leaks nothing. */
 static uint32_t *find_leaking(const struct adviser *a, const struct mp_leaks *leaks, struct mp_changes *changes)
 {
     uint32_t *leaking = mp_alloc_zeroed(a->model->stacks.count + 1, sizeof *leaking);
@@ -260,7 +260,7 @@ static uint32_t *find_leaking(const struct adviser *a, const struct mp_leaks *le
     for (size_t i = 0; i < leaks->findings.count; i++) {
         const struct mp_leak_finding *finding = &leaks->findings.at[i];
         bool keeps = mp_leak_is_leak(finding) || finding->class == MP_LEAK_RETAINED_ONCE;
-        if (finding->sum.sites) { /* a cause begins */
+        if (finding->sum.sites) { /* the first finding of a cause */
             is_taken = keeps && finding->stack && finding->track == a->query->track;
             if (is_taken) mp_vec_add(changes, leak_change(leaks, finding));
         }
@@ -379,7 +379,7 @@ static void join(const struct mp_change *change, struct mp_edits *edits, struct 
         mp_edits_join(edits, &change->edits);
 }
 
-/* Returns the chosen changes with one more, or NULL. */
+/* Replays the chosen changes and one more (NULL: no other). */
 static struct outcome replay_chosen(struct adviser *a, const struct mp_change *more)
 {
     const struct mp_advise *advise = a->advise;
@@ -407,8 +407,8 @@ static bool overlap(const char *a, const char *b)
     return !strncmp(a, b, length) && (!a[length] || a[length] == '.') && (!b[length] || b[length] == '.');
 }
 
-/* Two settings exclude one another, as do two checkpoints of the same modules. Settings of a phase combine with
- * nothing. */
+/* Two settings exclude one another, and two checkpoints of the same modules do, too. Settings for one phase combine
+ * with nothing. */
 static bool may_join(const struct mp_advise *advise, const struct mp_change *change)
 {
     if (change->phased) return false;
@@ -427,8 +427,8 @@ static bool is_less(const struct outcome *a, const struct outcome *b)
     return a->peak < b->peak;
 }
 
-/* Chooses the change that leaves the lowest peak, among changes that cost no time or among the others; SIZE_MAX: none
- * lowers it. */
+/* Chooses the change that leaves the lowest peak; SIZE_MAX: no change lowers it. `twice`: among changes that cost time,
+ * otherwise among changes that cost none. */
 static size_t find_next(struct adviser *a, bool twice, struct outcome *now)
 {
     const struct mp_advise *advise = a->advise;
@@ -446,8 +446,8 @@ static size_t find_next(struct adviser *a, bool twice, struct outcome *now)
     return chosen;
 }
 
-/* The fewest modules of a kind with which the program fits and the allocated peak is below `peak`. If they cost less
- * than `cheapest`, their change takes its place. */
+/* Finds the fewest modules of a kind whose checkpointing makes the program fit, with an allocated peak below `peak`. If
+ * that change costs less than `cheapest`, it replaces `cheapest`. */
 static void find_fewest(struct adviser *a, size_t kind, uint64_t peak, struct mp_change *cheapest, struct outcome *now)
 {
     size_t low = 1, high = mp_checkpoints_modules(a->checkpoints, kind) + 1;
@@ -473,7 +473,7 @@ static void find_fewest(struct adviser *a, size_t kind, uint64_t peak, struct mp
     }
 }
 
-/* Adds the modules whose checkpointing makes it fit at the least price. */
+/* Adds the cheapest checkpointing that makes the program fit. */
 static void find_cheapest(struct adviser *a, struct outcome *now)
 {
     struct mp_advise *advise = a->advise;
@@ -496,8 +496,8 @@ static void find_cheapest(struct adviser *a, struct outcome *now)
         mp_vec_add(&advise->changes, change);
 }
 
-/* Adds one change after the other until the program fits, each time the one that leaves least. Changes that cost no
- * time come first. */
+/* Adds one change after the other until the program fits, each time the change that leaves the lowest peak. Changes
+ * that cost no time come first. */
 static void find_fit(struct adviser *a)
 {
     struct mp_advise *advise = a->advise;
@@ -564,7 +564,7 @@ static void begin(struct adviser *a)
     advise->replayed = a->history.steps.count;
     advise->has_allocator = advise->has_allocator && advise->replayed;
     if (advise->replayed && !advise->has_allocator) {
-        /* A folded recording's own peak may lie in events that it no longer has. */
+        /* A folded recording may lack the events of its peak. */
         uint64_t replayed = mp_edited_peak(model, &a->history, NULL, NULL);
         if (replayed < advise->peak) advise->peak = replayed;
     }

@@ -10,7 +10,7 @@
 struct mp_step_block {
     uint32_t stack, module, block, born;
     uint64_t bytes;
-    bool fixed; /* of one size in all steps, whatever the batch */
+    bool fixed; /* its size does not depend on the batch */
 };
 
 /* to[i]: the index in `later` of the same block as first[i]; SIZE_MAX: none. */

@@ -17,14 +17,14 @@ enum mp_change_pattern {
     MP_CHANGE_FUSED,           /* temporaries of an optimizer that has a fused form */
     MP_CHANGE_ONE_BY_ONE,      /* temporaries of an optimizer that works on lists of tensors */
     MP_CHANGE_CHECKPOINTING,   /* modules' saved activations are recomputed in backward */
-    MP_CHANGE_PHASE_SETTINGS,  /* settings that the program changes where one of its phases begins or ends */
-    MP_CHANGE_ONE_STREAM,      /* requests of side streams, each of which keeps segments of its own */
+    MP_CHANGE_PHASE_SETTINGS,  /* settings for one phase of the program */
+    MP_CHANGE_ONE_STREAM,      /* side streams keep segments of their own */
     MP_CHANGE_IDLE_VARIABLE,   /* a variable that is not read again holds blocks */
     MP_CHANGE_NO_GRAD,         /* forward keeps blocks for a backward that never comes */
-    MP_CHANGE_BACKWARD_SOONER, /* graphs of several losses live until one backward of them all */
+    MP_CHANGE_BACKWARD_SOONER, /* graphs of several losses live until one common backward */
     MP_CHANGE_LEAK,            /* a leak: each step leaves blocks */
     MP_CHANGE_CHUNKED_LOSS,    /* a loss and its logits over a vocabulary */
-    MP_CHANGE_SMALLER_BATCH,   /* of an evaluation */
+    MP_CHANGE_SMALLER_BATCH,   /* for an evaluation */
     MP_CHANGE_PATTERNS
 };
 
@@ -49,7 +49,7 @@ struct mp_change {
     char *variable;             /* the variable with its function; for a leak the holder. NULL */
     const char *advice;         /* for a leak: how to stop it */
     bool before_backward;       /* for an idle variable: backward does not need its block */
-    size_t modules, modules_of; /* changed modules of the path, the first ones; all of them */
+    size_t modules, modules_of; /* number of changed modules of the path (the first ones); number of all its modules */
     size_t blocks;              /* number of blocks that would be freed sooner */
     uint64_t bytes;             /* the most bytes of these blocks at one time */
     double share;               /* share of forward that runs twice; 0; MP_SHARE_UNKNOWN */

@@ -18,16 +18,18 @@
 #include "model/track.h"
 
 /*
- * A call of a module is a run of allocations by it and the modules within it. Under checkpointing, those of its blocks
- * that backward frees live only to the end of the call. Just before the first allocation of its backward, the call runs
- * again and makes all its blocks in the same order. Backward frees these where it freed the first ones. The output is
- * not freed: it is the block that outlives the call and is freed before its backward, else the call's last block.
+ * A call of a module is a run of allocations by it and the modules within it. Without checkpointing, backward frees
+ * some of its blocks. With it, these blocks live only to the end of the call. Just before the first allocation of the
+ * call's backward, the call runs again and makes all its blocks in the same order. Backward frees the new blocks where
+ * it freed the old ones. The call's output stays. It is the block that outlives the call and is freed before the call's
+ * backward, else the call's last block.
  *
  * PyTorch 2.1 and newer stop the second run at the last tensor that is saved for backward. The stop comes before an
- * operator that saves only its inputs, and after one that saves results. Operators' names identify that tensor. The
- * first node of backward that reads a saved tensor must agree. Otherwise the whole call runs again, which saves less.
+ * operator that saves only its inputs, and after one that saves results. The names of operators tell which tensor that
+ * is. The first node of backward that reads a saved tensor must agree with them. If it does not, we assume that the
+ * whole call runs again, which saves less.
  */
-/* A module's path: its bytes, and the modules on it. No network has more; the search is quadratic in both. */
+/* Limits of a module's path: bytes, and modules. No network reaches them. The search takes time quadratic in both. */
 #define PATH_MOST     4096
 #define PARTS_MOST    100
 #define KINDS_MOST    100
@@ -38,7 +40,7 @@
 struct call {
     uint32_t module;     /* index of its kind */
     size_t first, count; /* acts */
-    uint32_t begin, end; /* events: its first allocation; the first one after it */
+    uint32_t begin, end; /* events: the call's first allocation; the first allocation after the call */
     uint32_t back, over; /* first allocation of its backward; last free in its backward */
     uint32_t stop;       /* its backward is over before this event */
     uint32_t turn;       /* turn of its backward */
@@ -64,7 +66,7 @@ struct mp_checkpoints {
     struct mp_intern texts; /* patterns and paths */
     MP_VEC(struct mp_act) acts;
     MP_VEC(uint32_t) paths;   /* string ids of modules that allocate in forward */
-    MP_VEC(uint32_t) others;  /* likewise, in backward: modules that work in place in forward are only here */
+    MP_VEC(uint32_t) others;  /* modules that allocate in backward; those that work in place in forward are only here */
     struct mp_map called;     /* texts + 1 of the called modules */
     struct mp_map parameters; /* by parameter_key(): number of parameters */
     struct mp_operators operators;
@@ -148,10 +150,10 @@ static size_t parts_of(const char *text)
     return parts;
 }
 
-/* ---- which modules are called: a list or a dictionary of modules is not */
+/* ---- which modules are called: lists and dictionaries of modules are never called */
 
 /* Finds the called modules on a path, from the innermost outwards, given the stacks of the calls. A name before a
- * number is a Sequential or a list. The outermost call is the network's own. */
+ * number is a Sequential, which is called, or a list, which is not. The outermost call is the network's own. */
 static void find_called_of(struct mp_checkpoints *c, const char *path, const struct mp_buffer *chain)
 {
     size_t parts = parts_of(path), at = 1;
@@ -220,7 +222,7 @@ static void find_kinds(struct mp_checkpoints *c)
 
 /* ---- kinds */
 
-/* By path: 1 + the index of the kind's module that it is in; 0: none. */
+/* By path: 1 + the index of the module of the kind that contains the path; 0: none. */
 static struct mp_map find_modules(struct mp_checkpoints *c, struct kind *kind)
 {
     struct mp_map found = {0}, numbers = {0};
@@ -271,8 +273,8 @@ static void find_parameters(struct mp_checkpoints *c)
     }
 }
 
-/* By act of a call: true for a copy of a parameter. A module has one copy of each parameter; later casts are of its
- * input. */
+/* By act of a call: true for a copy of a parameter. A module makes one copy of each parameter; later blocks of that
+ * size are copies of its input. */
 static unsigned char *casts_of(const struct mp_checkpoints *c, const struct mp_act *acts, size_t count)
 {
     unsigned char *casts = mp_alloc_zeroed(count + 1, 1);
@@ -445,8 +447,8 @@ static uint64_t time_of(const struct mp_checkpoints *c, uint32_t event)
     return event < events->count ? events->time_ns[event] : c->model->duration_ns;
 }
 
-/* Time of all forward turns that a backward follows, except the first (warm-up) if there are others. *first: the turn
- * of backward after the first of them. */
+/* Sums the time of all forward turns that a backward follows. The first one (warm-up) does not count if there are
+ * others. *first: the turn of backward after the first forward that counts. */
 static uint64_t time_of_forward(const struct mp_checkpoints *c, uint32_t *first)
 {
     uint64_t all = 0, of_first = 0;
@@ -481,7 +483,7 @@ static void find_times(const struct mp_checkpoints *c, struct kind *kind)
     }
 }
 
-/* ---- where a call would free its blocks if it made no graph */
+/* ---- when a call would free its blocks if it made no graph */
 
 /* The number of called modules on the path, counted from the length `from` on. */
 static size_t called_from(const struct mp_checkpoints *c, const char *path, size_t from)
@@ -570,8 +572,9 @@ static struct mp_edit_extra copy_of(const struct maker *m, uint32_t block)
                                   .pool = birth ? birth->pool : 0};
 }
 
-/* If backward frees all blocks that outlive the call: the last of them, if it frees another one later. SIZE_MAX: there
- * is none. *held: that last block if it is also freed last, so something else holds it; SIZE_MAX: none. */
+/* Only if backward frees all blocks that outlive the call: returns the last of these blocks if another one is freed
+ * after it; else SIZE_MAX. *held: the last block if it is also freed last, so something else holds it; else
+ * SIZE_MAX. */
 static size_t kept_output(const struct maker *m, const struct call *call, const unsigned char *casts, size_t *held)
 {
     size_t last = SIZE_MAX;
@@ -629,7 +632,7 @@ static void make_again(struct maker *m, const struct call *call)
         bool kept = i != held && is_kept(m->c, call, i);
         copy.freed = kept ? let_go(m->c, end) : call->again;
         copy.freed_rank = kept ? 0 : rank_of(call, end);
-        if (i - call->first >= call->remade || end == MP_NONE) continue; /* or allocated once for good */
+        if (i - call->first >= call->remade || end == MP_NONE) continue; /* no recomputation needed */
         mp_vec_add(&m->change->edits.extras, copy);
         if (!kept) continue;
         bool lasts = casts[i - call->first];
@@ -697,8 +700,7 @@ void mp_checkpoints_change(struct mp_checkpoints *checkpoints, size_t number, si
         keep_input(&m, call);
         keep_rng(&m, call);
     }
-    uint64_t again =
-        0; /* a whole number, so that kinds that cover the same calls cost the same in any order of addition */
+    uint64_t again = 0; /* whole nanoseconds: kinds that cover the same calls cost exactly the same */
     for (size_t i = 0; i < modules && i < kind->modules; i++)
         again += kind->times[i];
     change->share = kind->forward ? (double)again / (double)kind->forward : MP_SHARE_UNKNOWN;

@@ -3,7 +3,7 @@
 
 #include "analysis/allocator/torch_replay.h"
 
-/* At most; in longer replays, a group of steps shares two points: its highest, and its last. */
+/* The most points of a curve. In longer replays, each group of steps has two points: its highest, and its last. */
 #define MP_CURVE_POINTS 2048
 
 /* The point holds from just before this event of the model on. The number of events means the end. */
@@ -20,7 +20,7 @@ struct mp_curve {
 /* Makes a curve during a replay. */
 struct mp_curve_maker {
     struct mp_curve *curve;
-    uint32_t *before;   /* by step: the event before which the step has happened and the next one has not */
+    uint32_t *before;   /* by step: the step has happened before this event, and the next step has not */
     size_t group, seen; /* steps that share two points; steps seen in the current group */
     struct mp_curve_point fullest, last;
 };

@@ -5,7 +5,7 @@
 
 #include "analysis/allocator/torch_replay.h"
 
-/* A block of the model with a changed end. Its time is just before an event; MP_NONE: never. */
+/* A block of the model that ends at another time: just before an event; MP_NONE: never. */
 struct mp_edit_end {
     uint32_t block, freed;
     bool gone; /* the block is never made */

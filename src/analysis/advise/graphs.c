@@ -238,9 +238,9 @@ static bool is_outside(const struct finder *f, const struct act *act)
     return mp_phase_of_block(f->phases, f->model, act->block) == MP_PHASE_OUTSIDE;
 }
 
-/* Finds the loss: the first number made outside of modules between two events that lives until backward. Returns its
- * stack; 0: none. `sought`: only this stack counts; 0: any. `outside`: the number of blocks outside of modules that
- * live until backward. */
+/* Finds the loss: the first number made outside of modules between two events that lives until backward. Returns the
+ * loss's stack; 0: none. `sought`: only a loss of this stack counts; 0: any. `outside`: the number of blocks outside of
+ * modules that live until backward. */
 static uint32_t loss_of(const struct finder *f, size_t first, size_t end, uint32_t backward, uint32_t sought,
                         size_t *outside)
 {
@@ -255,8 +255,8 @@ static uint32_t loss_of(const struct finder *f, size_t first, size_t end, uint32
     return loss;
 }
 
-/* True if the program makes data between a loss and the next pass. Otherwise the pass may continue the one before, as a
- * step of a recurrent network does. */
+/* True if the program makes data between a loss and the next pass. Otherwise the next pass may continue this one, like
+ * the steps of a recurrent network. */
 static bool has_data(const struct finder *f, size_t first, size_t end, uint32_t loss)
 {
     while (end-- > first && stack(f, &f->acts.at[end]) != loss)
@@ -285,8 +285,8 @@ static void take_batches(struct finder *f, const size_t *starts, size_t count, u
     if (!f->batches.stack) f->batches.stack = loss;
 }
 
-/* Finds similar passes, each with its own loss, whose graphs live until the same backward. If the program makes more
- * for each pass after the last one, such as rewards of an episode, the losses do not exist sooner. */
+/* Finds similar passes, each with its own loss, whose graphs live until the same backward. After the last pass, a
+ * program may make something for each pass, such as rewards of an episode. The losses then cannot exist sooner. */
 static void look_at_batches(struct finder *f, size_t from, size_t backward, size_t stop)
 {
     MP_VEC(size_t) starts = {0};

@@ -16,13 +16,13 @@
 #include "model/track.h"
 
 #define COPY_FAR    4096 /* allocations, or events, to search for the moment of a copy */
-#define MOST_BIRTHS 8    /* steps whose kept gradients are compared */
+#define MOST_BIRTHS 8    /* most steps whose kept gradients are compared */
 #define MOST_IDLE   32   /* variables */
 
 /*
  * A training needs gradients from backward to the end of the optimizer's step, and activations from forward to
- * backward. An update, which is the end of an optimizer's step, ends both. A name or a parameter holds the blocks that
- * live on.
+ * backward. The end of an optimizer's step (an update) ends both needs. Blocks that live on are held by a name or a
+ * parameter.
  */
 
 struct update {
@@ -196,9 +196,9 @@ static bool was_freed_before(const struct finder *f, const struct pair *pair, ui
     return end_of(f, pair->first.at[pair->from[at]].block) < event;
 }
 
-/* With no gradient to add to, autograd copies a gradient that somebody else reads, too. Returns the event at which a
- * later step would make the copy: after the earlier blocks and frees of both steps. `otherwise`: the result if the
- * steps have nothing in common. */
+/* If a parameter has no gradient yet, autograd takes the new one, or copies it if something else reads it, too. Returns
+ * the event at which a later step would make this copy. It comes after the blocks and frees that both steps have before
+ * it. `otherwise`: the result if the steps have nothing in common. */
 static uint32_t copied_at(const struct finder *f, const struct pair *pair, size_t gradient, uint32_t otherwise)
 {
     size_t before = gradient, after = gradient + 1;
@@ -236,9 +236,9 @@ static void add_copy(struct finder *f, const struct pair *pair, size_t gradient,
     }
 }
 
-/* A step may add to existing gradients. Without existing gradients, the added block would become the gradient, or
- * autograd would copy it, as in the step that made the gradients. `found`, by gradient: 0 not asked yet, 1 copied, 2
- * the added block itself. False if that differs between steps, as with optimizers that take turns. */
+/* A step may add to existing gradients. Without them, the added block would become the gradient, or autograd would copy
+ * it. The step that made the gradients shows which. `found`, by gradient: 0 not asked yet, 1 copied, 2 the added block
+ * itself. False if steps differ, for instance when optimizers take turns. */
 static bool stand_in(struct finder *f, const struct pair *pair, size_t update, const uint32_t *number,
                      unsigned char *found, struct mp_change *change)
 {
@@ -318,7 +318,7 @@ static void find_gradients(struct finder *f)
 
 /* ---- what variables hold */
 
-/* True for blocks of forward, or of the loss after it, except parameters and other lasting blocks. */
+/* True for blocks of forward or of the loss that follows it, except parameters and other lasting blocks. */
 static bool is_of_forward(const struct finder *f, uint32_t block)
 {
     uint32_t born = f->model->blocks.alloc_event[block], turn = mp_phase_turn_of(&f->phases, born);
@@ -334,7 +334,7 @@ static bool is_passing_category(unsigned category)
            category == MP_CATEGORY_TEMPORARY || category == MP_CATEGORY_NONE;
 }
 
-/* By turn: the last event of backward up to it; MP_NONE. */
+/* By turn: the last event of backward up to that turn; MP_NONE: none. */
 static void find_backwards(struct finder *f)
 {
     uint32_t last = MP_NONE;
@@ -381,9 +381,9 @@ static int by_time(const void *a, const void *b)
     return (x->born > y->born) - (x->born < y->born);
 }
 
-/* A variable holds a block until the next one replaces it: after a backward, the site makes another block, and the
- * first is freed within that block's step. Returns the event from which on the block is not needed; MP_NONE: no
- * variable holds it so. */
+/* True of a block that a variable holds until the next block replaces it: after a backward, the site makes another
+ * block, and the first is freed within the other's step. Returns the event from which the block is not needed; MP_NONE:
+ * no variable holds it like this. */
 static uint32_t needed_until(const struct finder *f, const struct likes *made, const struct alike *block)
 {
     uint32_t end = end_of(f, block->block), turn = mp_phase_turn_of(&f->phases, block->born);
@@ -508,8 +508,9 @@ static bool is_behind(const struct mp_model *model, uint32_t frame, const struct
     return *in && line->line >= use->line;
 }
 
-/* By event: the first allocation, from it on, where the variable is not read any more; MP_NONE. A parent comes before
- * its children, so one pass over the nodes settles every stack. The array has one more element at its end. */
+/* By event: the first allocation at or after it by code that is behind the variable's last read; MP_NONE: none. A
+ * parent comes before its children, so one pass over the nodes settles every stack. The array has one more element at
+ * its end. */
 static uint32_t *find_behind(const struct mp_model *model, const struct use *use)
 {
     unsigned char *behind = mp_alloc_zeroed(model->stacks.count + 1, 1);
@@ -537,9 +538,9 @@ static uint32_t forward_from(const struct finder *f, uint32_t turn, uint32_t bor
     return f->phases.turns.at[turn].first > born ? f->phases.turns.at[turn].first : born;
 }
 
-/* The event from which the variable's block is not needed. It is the begin of backward, else the function's first
- * allocation after the last line that reads it, at the latest the step's end. MP_NONE: it is freed by then. `behind`:
- * see find_behind. */
+/* The event from which the variable's block is not needed: the begin of backward, else the function's first allocation
+ * after the last line that reads the variable, but at the latest the step's end. MP_NONE: the block is freed by then.
+ * `behind`: the result of find_behind(). */
 static uint32_t idle_from(const struct finder *f, uint32_t block, const struct use *use, const uint32_t *behind)
 {
     const struct mp_model *model = f->model;
@@ -568,7 +569,7 @@ static void end_idle(struct finder *f, struct mp_change *change, uint32_t block,
     change->stack = f->model->blocks.stack[block];
 }
 
-/* The blocks that a look found, and other blocks of their sites, unless a look found another holder for them. */
+/* Adds the blocks that a look found, and other blocks of their sites without another holder. */
 static void add_idle(struct finder *f, const struct use *use)
 {
     const struct mp_model *model = f->model;
@@ -664,9 +665,9 @@ struct parameter {
     bool of_adam;
 };
 
-/* Sums the temporaries of one step, site by site. Working on one parameter after the other needs only one parameter's
- * temporaries, from all sites, and what a variable still holds of the previous parameter. Adam needs a root and a
- * quotient at one time, even where the list form divides in place. */
+/* Sums the temporaries of one step, site by site. Working on one parameter after the other needs the temporaries of
+ * only one parameter, from all sites. In addition, a variable may still hold a block of the previous parameter. Adam
+ * needs a root and a quotient at one time, even where the list form divides in place. */
 static void replace_by_largest(struct finder *f, struct likes *step, size_t update, struct mp_change *change)
 {
     uint64_t most = 0;

@@ -4,20 +4,21 @@
 
 #include "model/stack_facts.h"
 
-#define SHIFT     8 /* bytes of a copy without the last tokens: less than the logits by at most one part in SHIFT */
+#define SHIFT     8 /* a copy without the last tokens lacks at most 1/SHIFT of the logits' bytes */
 #define HEAD_MOST 8 /* allocations of the head's backward */
 
 /*
- * Logits, what a loss makes of them, and their gradients have one size, or half or twice that in another type. They
- * are made between the head's forward and its backward. In chunks, a part of each lives at a time; but the head's
- * gradients are there from the first chunk's backward on, and the others' are added to them.
+ * Logits, the blocks that a loss makes from them, and their gradients have one size, or half or twice that size in
+ * another type. They are made between the head's forward and its backward. If the loss takes its input in chunks, only
+ * one chunk of each lives at a time. But the head's gradients live from the first chunk's backward on, and later chunks
+ * add to them.
  */
 struct finder {
     const struct mp_model *model;
     const struct mp_stack_facts *facts;
     const struct mp_torch_step **births;
     struct mp_change change;
-    uint32_t logits, loss;   /* blocks: the head's output; what the loss made of it, or MP_NONE */
+    uint32_t logits, loss;   /* blocks: the head's output; the first block that the loss made from it, or MP_NONE */
     uint32_t back;           /* event: the first of their gradients, or MP_NONE */
     uint32_t over;           /* event: the first behind the head's backward, or MP_NONE */
     MP_VEC(uint32_t) family; /* blocks of the logits' size, from them on */
@@ -61,9 +62,9 @@ static void take_family(struct finder *f)
     f->loss = f->logits = MP_NONE;
 }
 
-/* Called after the head's backward. A gradient of a parameter lives from the first chunk on, and the later chunks' are
- * added to it. The gradient of the hidden states is made in pieces, which are joined at the end. On a GPU, a bias needs
- * room for its sum over the tokens of a chunk. */
+/* Called after the head's backward. A parameter's gradient lives from the first chunk on, and later chunks add to it.
+ * The gradient of the hidden states is made in pieces, which are joined at the end. On a GPU, a bias needs room for its
+ * sum over the tokens of a chunk. */
 static void end_head(struct finder *f, uint32_t next)
 {
     const struct mp_model_blocks *blocks = &f->model->blocks;

@@ -130,7 +130,7 @@ static const struct {
 #define OPERATORS    (sizeof table / sizeof *table)
 #define UNKNOWN_NODE UINT16_MAX
 
-/* Composite operators: the operators that they call have the formulas. */
+/* Composite operators have no formulas of their own: the operators that they call do. */
 static const char *const composite[] = {"linear",
                                         "layer_norm",
                                         "batch_norm",

@@ -1,6 +1,6 @@
 /*
- * Autograd's operators, from the native frames of stacks: which operator made a block, and when it saves tensors for
- * backward. Pure; the result is the caller's.
+ * Autograd's operators, from the native frames of stacks: they show which operator made a block, and when it saves
+ * tensors for backward. Pure; the result is the caller's.
  */
 #pragma once
 
@@ -17,7 +17,7 @@ struct mp_operators {
     struct mp_operator_of {
         uint32_t call;   /* stack of the operator's call: blocks of one call have the same; 0: not known */
         uint16_t number; /* the operator's row in the table, from 1 on; 0: not known */
-        uint16_t node;   /* likewise, for the node of autograd's graph that runs in backward */
+        uint16_t node;   /* the row of the node of autograd's graph that runs in backward; 0: none */
     } * of_stack;
     bool stops_early; /* PyTorch 2.1 and newer: recomputation ends at the last saved tensor */
 };

@@ -9,7 +9,7 @@ struct mp_act {
     uint8_t phase;
 };
 
-/* The number of acts of a call before the last tensor is saved. `node`: backward's node that reads it. If operator and
- * node do not agree, all acts. */
+/* The number of acts of a call before the last tensor is saved; all acts if operator and `node` do not agree. `node`:
+ * the node of backward that reads this tensor. */
 size_t mp_remade_until(const struct mp_model *model, const struct mp_operators *operators, const struct mp_act *acts,
                        size_t count, unsigned node);

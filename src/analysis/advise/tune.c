@@ -9,12 +9,12 @@
 #include "base/words.h"
 
 /*
- * The reserved peak jumps up and down over the values of an option, so only a replay gives it. The search tries every
- * option alone. Then, from the best with and without expandable segments, it moves one option after the other to its
- * best value until none helps. The rounding of each class of sizes comes last. Most replays stop early, once they
- * reserve more than the best so far.
+ * The reserved peak jumps up and down over the values of an option, so only a replay gives it. The search first tries
+ * every option alone. It then starts from two settings, the best with and the best without expandable segments. From
+ * each it moves one option after the other to its best value, until no move helps. It tries the rounding of each class
+ * of sizes last. Most replays stop early, once they reserve more than the best so far.
  */
-#define STEPS_MOST   500000000 /* steps of all replays together, if none stopped early: half a minute */
+#define STEPS_MOST   500000000 /* steps of all replays together; if none stops early, they take half a minute */
 #define REPLAYS_MIN  40
 #define REPLAYS_MOST 400
 #define ROUNDS       4
@@ -113,7 +113,7 @@ static void try(struct search *s, const struct mp_torch_settings *settings)
     if (found.options == 1 && other > most) most = other;
     if (most <= price(s, &found)) return;
     most -= price(s, &found);
-    if (most >= OOM) most = 0; /* no limit, as if it ran out of memory before */
+    if (most >= OOM) most = 0; /* no limit: the program ran out of memory before */
     mp_torch_replay_below(s->model, s->history, settings, s->tuning->capacity, s->total, most, &found.replay);
     s->tuning->replays++;
     if (s->progress) s->progress(s->context, s->tuning->replays, s->most);

@@ -20,10 +20,10 @@ enum mp_tune_phase { MP_TUNE_LOAD, MP_TUNE_TRAIN, MP_TUNE_SERVE };
 /* Settings for one phase of a program. The program's own settings hold in its other phases. */
 struct mp_tune_phased {
     struct mp_torch_settings settings;
-    enum mp_tune_phase phase; /* that has them */
+    enum mp_tune_phase phase; /* the phase with the settings */
     bool early;               /* the phase ends at the event, otherwise begins there */
     bool behind_training;     /* the event ends training, otherwise loading */
-    uint32_t event;           /* the model's, with which the first module is called */
+    uint32_t event;           /* the model's event with which the first module is called */
     char *then;               /* the settings from just before it on */
     struct mp_torch_replay replay;
 };
@@ -34,15 +34,15 @@ struct mp_tuning {
     struct mp_torch_replay as_set; /* under the program's own settings */
     uint64_t recorded_reserved;    /* the recorded peak; 0: not known */
     uint64_t reserved;             /* the lower of recorded and replayed peak; other replays are compared with it */
-    uint64_t bound;                /* no setting and no placement of segments reserves less */
+    uint64_t bound;                /* no setting and no placement of segments can reserve less */
     uint64_t base_bytes;           /* bytes from before the recording; replays choose their addresses */
     bool known;                    /* the requested size of every block is known, and the record's replay reserves the
                                     * recorded bytes */
     size_t replays;
     MP_VEC(struct mp_tune_phased)
-    phased;                             /* the best, if it beats the best for the whole program, or equals it and
-                                         * changes less */
-    MP_VEC(struct mp_tune_found) found; /* the best of all, then the best with one changed option, if that is another */
+    phased;                             /* the best settings for one phase; only if they beat the best ones for the
+                                         * whole program, or equal them with fewer changes */
+    MP_VEC(struct mp_tune_found) found; /* the best of all; then the best with one changed option, if they differ */
 };
 
 /* The history must be a caching allocator's. The function learns from a replay where the cache was emptied. Without

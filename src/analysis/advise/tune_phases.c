@@ -71,8 +71,8 @@ void mp_tune_phased_free(struct mp_torch_history *changed)
     mp_vec_free(&changed->changes);
 }
 
-/* True if it reserves less than the best settings for the whole program. Expandable segments up to the event need to
- * save only three quarters as much, because they leave the next phase alone. */
+/* True if the change reserves less than the best settings for the whole program. Expandable segments that end at the
+ * event need to save only three quarters as much, because they do not affect the next phase. */
 static bool is_worth(const struct search *s, const struct mp_tune_phased *phased)
 {
     uint64_t reserved = phased->replay.reserved_peak, all = s->tuning->reserved, least = all / WORTH;

@@ -6,7 +6,7 @@
 
 #include "analysis/advise/tune.h"
 
-/* The history with the change of settings. It refers to data of `history` and `phased`, which must outlive it. */
+/* Makes the history with the change of settings. It refers to data of `history` and `phased`, which must outlive it. */
 void mp_tune_phased_apply(const struct mp_torch_history *history, const struct mp_tune_phased *phased,
                           struct mp_torch_history *changed);
 void mp_tune_phased_free(struct mp_torch_history *changed);

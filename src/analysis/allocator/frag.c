@@ -15,7 +15,8 @@
 
 /* The autopsy of an out-of-memory: its cause, and the settings that would have fitted it. */
 
-/* Tried one after the other, those that change least first. PyTorch before 2.9 refuses a max_split_size_mb of 20. */
+/* The settings to try, in this order: the smallest change first. PyTorch before 2.9 refuses a max_split_size_mb of
+ * 20. */
 static const char *const remedies[] = {
     "expandable_segments:True",   "max_split_size_mb:512",
     "max_split_size_mb:256",      "max_split_size_mb:128",
@@ -31,16 +32,16 @@ static const struct mp_torch_step *step_of(const struct mp_torch_history *histor
 }
 
 /* The device's memory for the allocator when memory ran out: reserved plus free bytes. If the free bytes are unknown,
- * the reserved bytes alone: a setting that fits into those also fits into more. A setting that does not fit into those
- * proves nothing. */
+ * only the reserved bytes count. A setting that fits into these also fits into more; one that does not fit proves
+ * nothing. */
 static uint64_t frag_capacity(const struct mp_frag *frag)
 {
     uint64_t free_bytes = frag->oom.device_free == MP_BYTES_UNKNOWN ? 0 : frag->oom.device_free;
     return frag->reserved + free_bytes / MP_TORCH_PAGE * MP_TORCH_PAGE;
 }
 
-/* A setting that PyTorch refuses together with the program's others is left out: max_split_size_mb below a large
- * segment's size. */
+/* Leaves out a setting that PyTorch refuses in combination with the program's own: a max_split_size_mb below the size
+ * of a large segment. */
 static void try_remedies(const struct mp_model *model, const struct mp_torch_history *history, uint32_t step,
                          struct mp_frag *frag)
 {
@@ -106,11 +107,11 @@ static uint64_t free_outside(const struct mp_model *model, uint16_t track, uint3
 }
 
 /* Checks the causes in this order. Capacity: the device is smaller than the request. A limit: the device had room for
- * the segment, or an expandable one may not be as large. Fragmentation: the free bytes of all streams and pools, with
- * the device's, cover the request. A leak. Fragmentation: a setting would fit the request. Another process. Capacity.
- * `least` and `most` bound the device's free memory if it is unknown: 0, and just below the segment that would have
- * served the request. If less than half of the request was free inside the allocator, the cause is capacity all the
- * same. */
+ * the segment, or an expandable segment may not grow that far. Fragmentation: the free bytes of all streams and pools
+ * and of the device cover the request. A leak. Fragmentation: a setting would fit the request. Another process.
+ * Capacity. `least` and `most` bound the device's free memory if it is unknown: 0, and just below the segment that
+ * would have served the request. If less than half of the request was free inside the allocator, the cause is capacity
+ * all the same. */
 static enum mp_status find_cause(const struct mp_model *model, const struct mp_torch_history *history,
                                  struct mp_frag *frag, struct mp_error *error)
 {
@@ -199,7 +200,7 @@ static uint32_t find_oom(const struct mp_model *model, const struct mp_frag_quer
 }
 
 /* The number of events up to the highest reserved total, including the block that raised it. Without reserved totals,
- * up to the highest allocated one. */
+ * the highest allocated total counts. */
 static uint32_t find_highest(const struct mp_model *model, uint16_t track)
 {
     uint64_t highest = 0;
@@ -228,7 +229,7 @@ static uint64_t allocated_at(const struct mp_model *model, uint16_t track, uint3
     return level.bytes;
 }
 
-/* The moment in the query. If the program freed everything at its end, the moment of the highest total. */
+/* The moment of the query. If the program freed everything at its end, it is the moment of the highest total. */
 static void find_moment(const struct mp_model *model, const struct mp_frag_query *query,
                         struct mp_torch_history *history, struct mp_frag *frag)
 {

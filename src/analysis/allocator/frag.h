@@ -29,7 +29,7 @@ enum mp_oom_cause {
 
 struct mp_frag_segment {
     uint64_t address, bytes, allocated, largest_free;
-    uint64_t stream, pool; /* PyTorch's numbers of them; MP_BYTES_UNKNOWN */
+    uint64_t stream, pool; /* PyTorch's numbers; MP_BYTES_UNKNOWN: not known */
     uint64_t held;         /* bytes of used blocks and of pending frees */
     bool small, expandable;
     size_t first_block, block_count; /* indices into the layout's blocks */
@@ -45,12 +45,12 @@ struct mp_frag_pin {
 struct mp_frag_stream {
     uint64_t stream, pool; /* as in struct mp_frag_segment */
     uint64_t segments, reserved, free_bytes;
-    uint64_t made_bytes; /* of the segments whose largest block `stack` made, most among the stream's stacks */
+    uint64_t made_bytes; /* of the segments whose largest block is of `stack`; no stack of this stream has more */
     uint32_t stack;      /* 0: unknown */
 };
 
 struct mp_frag_oom {
-    uint32_t event; /* the last in the window; MP_NONE: none */
+    uint32_t event; /* the last out-of-memory in the window; MP_NONE: none */
     uint64_t ns;
     uint64_t times, first_ns, most_requested; /* over the whole track, including this one */
     uint64_t requested;                       /* rounded by the allocator */
@@ -59,7 +59,7 @@ struct mp_frag_oom {
     enum mp_oom_cause cause;
     bool exceeds_device;            /* the request is larger than the device's memory */
     MP_VEC(const char *) would_fit; /* settings, smallest change first; proved by replay */
-    bool tried;                     /* enough was known to try settings */
+    bool tried;                     /* true if enough was known to try settings */
 };
 
 /* The replay; settings NULL: none. */
@@ -70,8 +70,8 @@ struct mp_frag_replay {
     uint64_t base_bytes;         /* bytes of blocks from before the trace; a replay with other settings chooses their
                                   * addresses */
     uint64_t recorded_reserved;  /* the recorded peak; 0: unknown */
-    uint64_t compare_reserved;   /* the recorded peak, or the peak of a replay with the recorded settings if that is
-                                  * less: a replay knows no pending frees */
+    uint64_t compare_reserved;   /* the recorded peak, or a lower peak of a replay with the recorded settings, since
+                                  * replays know no pending frees */
     struct mp_torch_asked asked; /* all 0 if the allocator's own trace is replayed */
     struct mp_torch_replay result;
 };
@@ -81,7 +81,7 @@ struct mp_frag {
     enum mp_frag_moment moment;
     uint32_t events; /* before the moment */
     uint64_t ns;
-    bool known; /* the allocator's total is known; if not, only allocated, oom and replay count */
+    bool known; /* the allocator's total is known; otherwise only `allocated`, `oom` and `replay` are valid */
     struct mp_torch_layout layout;
     uint64_t allocated, requested, reserved; /* bytes */
     uint64_t pending;                        /* bytes of blocks that were freed while a stream still used them */
@@ -92,8 +92,8 @@ struct mp_frag {
     MP_VEC(struct mp_frag_segment) segments; /* by address */
     MP_VEC(struct mp_frag_pin) pins;         /* most free bytes first */
     MP_VEC(struct mp_frag_stream) streams;   /* most free bytes first */
-    uint64_t streams_peak, one_stream_peak;  /* reserved at most in replays: as recorded, and with all requests on one
-                                              * stream; both 0: the recording knows one stream */
+    uint64_t streams_peak, one_stream_peak;  /* the most reserved bytes in two replays: as recorded, and with all
+                                              * requests on one stream; both 0: the recording has only one stream */
     struct mp_frag_oom oom;
     struct mp_frag_replay replay;
 };
@@ -102,10 +102,10 @@ struct mp_frag {
 enum mp_status mp_frag_find(const struct mp_model *model, const struct mp_frag_query *query, struct mp_frag *frag,
                             struct mp_error *error);
 void mp_frag_free(struct mp_frag *frag);
-/* frag_streams.c, for frag.c: fills streams and the two peaks, and leaves the history's steps on one stream. */
+/* Only for frag.c: fills `streams` and the two peaks. Leaves all steps of the history on one stream. */
 void mp_frag_find_streams(const struct mp_model *model, const struct mp_placements *placements,
                           struct mp_torch_history *history, struct mp_frag *frag);
-/* True if blocks of the track are known to be of several streams. */
+/* True if the track has blocks of several streams. */
 bool mp_frag_has_streams(const struct mp_model *model, const struct mp_placements *placements, uint16_t track);
 /* NULL: unknown. */
 const char *mp_oom_cause_name(enum mp_oom_cause cause);

@@ -6,7 +6,7 @@
 #include "base/search.h"
 #include "model/track.h"
 
-/* Segments by their stream and pool: PyTorch's allocator gives no other stream or pool of them. */
+/* Bytes of the segments of one stream and pool. PyTorch's allocator gives them to no other stream or pool. */
 
 struct made {
     struct mp_frag_segment segment;
@@ -21,7 +21,8 @@ static struct mp_frag_segment *segment_of(struct mp_frag *frag, uint64_t address
     return segment && address - segment->address < segment->bytes ? segment : NULL;
 }
 
-/* The largest block that lay in a segment made it. The last one shows its stream if the allocator does not. */
+/* The largest block that ever lay in a segment counts as its cause. The last block shows the stream if the allocator
+ * does not. */
 static struct made *find_made(const struct mp_model *model, const struct mp_placements *placements,
                               struct mp_frag *frag)
 {

@@ -16,8 +16,8 @@ struct finder {
     const struct mp_placements *placements;
     struct mp_track_memory memory;
     uint16_t track;
-    MP_VEC(uint32_t) live; /* live ranges (blocks of the model), by address */
-    uint64_t *pool_of;     /* by block that is a range: its pool, or MP_PLACE_UNKNOWN */
+    MP_VEC(uint32_t) live; /* live ranges, which are blocks of the model, by address */
+    uint64_t *pool_of;     /* by range: its pool, or MP_PLACE_UNKNOWN */
 };
 
 static bool is_range(const struct finder *f, uint32_t block)
@@ -60,7 +60,7 @@ static void meet_block(struct finder *f, uint32_t block)
     if (*of == MP_PLACE_UNKNOWN) *of = pool;
 }
 
-/* For a range from before the trace, the first call about its memory decides. */
+/* For a range from before the trace, the first call that names its memory decides the pool. */
 static void meet_calls(struct finder *f)
 {
     const struct mp_model_blocks *blocks = &f->model->blocks;

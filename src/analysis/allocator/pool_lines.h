@@ -1,6 +1,6 @@
 /*
- * Reserved bytes over time of each private pool of a caching allocator (a CUDA graph's, a MemPool's). A segment is a
- * pool's if the pool's blocks lay in it, or the allocator said so. Pure; the result is the caller's.
+ * Reserved bytes over time of each private pool of a caching allocator (a CUDA graph's, a MemPool's). A segment belongs
+ * to a pool if the pool's blocks lay in it, or if the allocator says so. Pure; the result is the caller's.
  */
 #pragma once
 

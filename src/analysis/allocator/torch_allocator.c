@@ -108,8 +108,8 @@ static uint64_t room_of(const struct mp_torch_allocator *a, uint32_t block)
     return it->bytes + (grows ? a->blocks.at[it->next].bytes : 0);
 }
 
-/* The position of the block to try, or NONE: get_free_block(). With the option, expandable blocks compete by their
- * room; without it they are skipped. */
+/* Follows get_free_block(). Returns the block to try, or NONE. With expandable_segments, expandable blocks compete by
+ * their room; without it they are skipped. */
 static uint32_t best_fit(const struct mp_torch_allocator *a, const struct mp_torch_set *set, uint64_t bytes,
                          uint64_t stream, bool expandable)
 {
@@ -154,7 +154,7 @@ static uint32_t find_memory(struct mp_torch_allocator *a, uint32_t pool, uint64_
     if (block == NONE && !a->contexts.count) {
         mp_torch_release_all(a);
         a->stats.retries++;
-        /* Only from there, even if other blocks became free meanwhile. */
+        /* Only the driver's memory counts now, even if other blocks became free meanwhile. */
         block = mp_torch_get_memory(a, bytes, stream, pool);
     }
     return block;

@@ -47,7 +47,7 @@ struct mp_torch_event {
     uint8_t action;       /* enum mp_torch_action: as in PyTorch's own trace */
 };
 
-/* Functions that the allocator calls. NULL functions: the model's own device, and no listener. */
+/* Functions that the allocator calls. Where they are NULL, the model's own device is used, and no listener. */
 struct mp_torch_hooks {
     void *context;
     /* cudaMalloc(): false if the device has no room. */
@@ -110,7 +110,7 @@ const struct mp_torch_stats *mp_torch_stats(const struct mp_torch_allocator *all
 void mp_torch_list(const struct mp_torch_allocator *allocator, struct mp_torch_listing *listing);
 void mp_torch_listing_free(struct mp_torch_listing *listing);
 
-/* `bytes` as rounded before the search for a block; the bytes that the driver is asked for. */
+/* The first rounds a request before the search for a block. The second gives the bytes to ask the driver for. */
 uint64_t mp_torch_round(const struct mp_torch_settings *settings, uint64_t bytes);
 uint64_t mp_torch_segment_bytes(const struct mp_torch_settings *settings, uint64_t rounded);
 /* Address space of a new expandable segment for `bytes`, on a device of `total` bytes. A larger request fails. */
@@ -137,13 +137,13 @@ void mp_torch_pool_set(struct mp_torch_allocator *allocator, uint32_t pool, unsi
 void mp_torch_pool_begin(struct mp_torch_allocator *allocator, uint32_t pool, uint64_t stream);
 void mp_torch_pool_end(struct mp_torch_allocator *allocator, uint32_t pool);
 void mp_torch_pool_release(struct mp_torch_allocator *allocator, uint32_t pool);
-/* Does what deleting a MemPool does: returns the free memory of a pool without users to the driver. */
+/* Returns the free memory of a pool without users to the driver, as deleting a MemPool does. */
 void mp_torch_empty_pool(struct mp_torch_allocator *allocator, uint32_t pool);
 
 /*
  * Adds to the initial state a segment with its blocks, ascending, without gaps, no two free ones adjacent. An
- * expandable segment is given whole, with its unmapped parts. ids[i] becomes the id of blocks[i]. Only `address`,
- * `bytes`, `requested` and `state` of the blocks count; only mp_torch_complete() completes a pending block.
+ * expandable segment includes its unmapped parts. ids[i] becomes the id of blocks[i]. Only `address`, `bytes`,
+ * `requested` and `state` of the blocks count; only mp_torch_complete() completes a pending block.
  */
 void mp_torch_restore(struct mp_torch_allocator *allocator, const struct mp_torch_segment *segment,
                       const struct mp_torch_block *blocks, size_t count, uint32_t *ids);

@@ -1,4 +1,4 @@
-/* Expandable segments: address space into which pages are mapped, beginning at its start. Follows
+/* Expandable segments: address space into which pages are mapped, from its start on. Follows
  * try_allocate_expandable_block(), map_block() and unmap_block() of CUDACachingAllocator.cpp. */
 #include "analysis/allocator/torch_parts.h"
 
@@ -58,7 +58,7 @@ static bool has_room(const struct mp_torch_allocator *a, uint32_t block, uint64_
     return false;
 }
 
-/* The lowest free or unmapped block that begins `bytes` of room once pages are mapped. */
+/* The lowest free or unmapped block from which `bytes` would be free in a row, once pages are mapped. */
 static uint32_t find_room(struct mp_torch_allocator *a, uint64_t bytes, uint64_t stream, uint32_t pool)
 {
     const struct mp_torch_set *set = &a->pools.at[pool].sides[bytes <= MP_TORCH_SMALL].unmapped;

@@ -13,10 +13,10 @@
 
 /*
  * A trace rarely reaches back to the first allocation. The state before it follows from the end: the segments give the
- * size of a block that is still live. For a freed block the trace gives the requested size; it may also include a
- * remainder too small to split (at most 1 MiB), which only its neighbours show.
+ * sizes of blocks that still live. For a freed block, the trace gives only the requested size. The block may also
+ * include a remainder too small to split (at most 1 MiB), which only its neighbours show.
  */
-#define SEGMENTS_UNIT (2u << 20)          /* the allocator asks the driver for multiples of it */
+#define SEGMENTS_UNIT (2u << 20)          /* the allocator asks the driver for multiples of 2 MiB */
 #define ROOM          ((uint64_t)1 << 40) /* size of an expandable segment's address space: more than any device has */
 #define RESERVATIONS  1024                /* expandable segments at the beginning: two for each stream and pool */
 
@@ -39,7 +39,7 @@ struct finder {
 
 static int by_address(const void *a, const void *b)
 {
-    /* Every struct sorted here begins with its address. */
+    /* Every struct that is sorted here begins with its address. */
     uint64_t x, y;
     memcpy(&x, a, sizeof x);
     memcpy(&y, b, sizeof y);
@@ -60,8 +60,8 @@ static const struct mp_torch_segment *segment_at(const struct mp_torch_segment *
     return found && address - found->address < found->bytes ? found : NULL;
 }
 
-/* Finds the owner of the memory: from the segments at the end, else from the step that frees it. `ended`: the trace
- * frees it. Another segment at the end may then begin at its address, with another size and other blocks. */
+/* Finds the owner of the memory from the segments at the end, else from the step that frees it. `ended`: the trace
+ * frees the memory. At the end, its address may then belong to another segment, with another size and other blocks. */
 static void find_owner(const struct finder *f, struct mp_torch_segment *segment, bool ended)
 {
     const struct mp_torch_segment *found = last_below(f->ends.at, f->ends.count, segment->address + segment->bytes - 1);
@@ -81,7 +81,8 @@ static bool same_owner(const struct mp_torch_segment *a, const struct mp_torch_s
     return a->stream == b->stream && a->pool == b->pool && a->small == b->small;
 }
 
-/* Finds the expandable segment of a run of pages. It begins at its lowest run, including runs that the trace maps. */
+/* Finds the expandable segment of a run of pages. The segment begins at its lowest run; runs that the trace maps count,
+ * too. */
 static void put_in_reservation(struct finder *f, const struct mp_torch_segment *run)
 {
     struct mp_torch_history *history = f->history;
@@ -196,7 +197,7 @@ static uint64_t taken(const struct finder *f, const struct mp_torch_base *block,
     return next <= end + MP_TORCH_SMALL ? next - block->address : bytes;
 }
 
-/* True if no step requests its free, but it is freed at the end. */
+/* True if no step requests the block's free, but the block is freed at the end. */
 static bool is_pending_at_end(const struct finder *f, const struct mp_torch_base *block)
 {
     const uint64_t *part = mp_map_find(&f->held, block->address + 1);
@@ -368,7 +369,7 @@ struct follower {
     MP_VEC(uint32_t) contexts; /* contexts of pools that have not ended, the innermost last */
     bool collects;             /* requests return segments to the driver, although it refused none */
 };
-#define POOL_TO_COME UINT32_MAX /* pool of a capture that has not ended */
+#define POOL_TO_COME UINT32_MAX /* stands for the pool of a capture that has not ended */
 
 static void add_call(struct follower *f, enum mp_torch_call call, uint32_t pool, uint64_t bytes)
 {
@@ -498,8 +499,8 @@ static void count_asked(struct follower *f, const struct mp_torch_step *step, ui
         asked->as_site++;
 }
 
-/* Adds a request with what PyTorch's own history says of the block, or of other blocks of its site. Without history,
- * its pool is the one that the program uses at that time. */
+/* Adds a request, with the size, stream and pool from PyTorch's own history of the block, or of other blocks of its
+ * site. Without history, its pool is the one that the program uses at that time. */
 static void add_request(struct follower *f, struct mp_torch_step *step)
 {
     if (step->block == MP_NONE) return;
@@ -514,8 +515,8 @@ static void add_request(struct follower *f, struct mp_torch_step *step)
         step->pool = f->uses.at[f->contexts.at[f->contexts.count - 1]].pool;
 }
 
-/* True if segments went back to the driver between two of the allocator's events, with no refused request that needed
- * the room: the program emptied the cache. */
+/* True if the program emptied the cache: segments went back to the driver between two events of the allocator, and no
+ * refused request needed the room. */
 static bool was_emptied(const struct follower *f, uint32_t from, uint32_t to)
 {
     const struct mp_model_events *events = &f->model->events;
@@ -528,7 +529,7 @@ static bool was_emptied(const struct follower *f, uint32_t from, uint32_t to)
     return false;
 }
 
-/* Follows events alone. */
+/* Makes the steps from the events alone, without the allocator's trace. */
 static void follow_events(const struct mp_model *model, struct mp_torch_history *history)
 {
     struct follower f = {.model = model,
@@ -560,7 +561,7 @@ static void follow_events(const struct mp_model *model, struct mp_torch_history 
     mp_placements_free(&f.known);
 }
 
-/* True if the next entry completes the free that this one requests. */
+/* True if the next entry completes the free that this entry requests. */
 static bool is_completed_by_next(const struct mp_model *model, size_t at)
 {
     const struct mp_allocator_call *call = &model->calls.at[at], *next = call + 1;

@@ -1,7 +1,7 @@
 /*
- * Requests to a caching allocator, in order, and the allocator's state before them: from a model, ready for replays. A
- * file with the allocator's own trace (PyTorch's snapshots) gives everything: streams, pools, segments. Other
- * recordings have only blocks, and PyTorch's history of them (analysis/sites/placement.h).
+ * Requests to a caching allocator, in order, and the allocator's state before the first one. They are made from a
+ * model, for replays. A file with the allocator's own trace (PyTorch's snapshots) gives everything: streams, pools,
+ * segments. Other recordings have only blocks, and PyTorch's history of them (analysis/sites/placement.h).
  */
 #pragma once
 
@@ -15,8 +15,8 @@
 
 /*
  * Calls of PyTorch's CUDA allocator that allocate nothing: emptied caches, private pools, limits, settings. The PyTorch
- * shim marks them in a recording (python/libmemprof_torch/pools.py). The driver may see none of them. Under other
- * settings they may release memory that they did not release in the recording.
+ * shim marks them in a recording (python/libmemprof_torch/pools.py). The driver may see none of these calls. Under
+ * other settings they may release memory that they did not release in the recording.
  */
 
 enum mp_torch_call {
@@ -31,7 +31,7 @@ enum mp_torch_call {
     MP_TORCH_CALL_CAPTURE_FAILS, /* or never */
     MP_TORCH_CALL_LIMIT,         /* set_per_process_memory_fraction() */
     MP_TORCH_CALL_SETTINGS,      /* the program changes the allocator's settings */
-    MP_TORCH_CALL_BEGAN,         /* the settings before the first such change; does nothing */
+    MP_TORCH_CALL_BEGAN,         /* the settings before the first MP_TORCH_CALL_SETTINGS; does nothing */
     MP_TORCH_CALLS
 };
 
@@ -43,7 +43,7 @@ struct mp_torch_mark {
     const char *settings;      /* for MP_TORCH_CALL_SETTINGS and _BEGAN: the end of the mark's name */
 };
 
-/* True if a mark of that name is such a call on a device ("cuda:0"). */
+/* True if a mark of that name is one of these calls, on the device ("cuda:0"). */
 bool mp_torch_mark_read(const char *name, const char *device, struct mp_torch_mark *mark);
 
 struct mp_torch_step {
@@ -53,8 +53,8 @@ struct mp_torch_step {
     uint32_t pool;  /* index in pools */
     uint32_t block; /* alloc, free: the model's block */
     uint32_t event; /* the model's event of an alloc, a completed free or an out-of-memory; else MP_NONE */
-    uint8_t action; /* enum mp_torch_action, or MP_TORCH_CALL + enum mp_torch_call. A call's `pool` is the pool that it
-                     * is about. Its `bytes` are the index of its limit or change, or the pool's flags */
+    uint8_t action; /* enum mp_torch_action, or MP_TORCH_CALL + enum mp_torch_call. For a call, `pool` is its argument,
+                     * and `bytes` the index of its limit or change, or the pool's flags */
     bool put_back;  /* alloc: from a private pool that the program is not using. PyTorch restores the pool's state
                      * (torch.compile's graph trees): it allocates every block of its segments, and frees those that
                      * were free. */
@@ -65,7 +65,7 @@ struct mp_torch_step {
 /* A block that was live when the steps began. */
 struct mp_torch_base {
     uint64_t address, requested;
-    uint64_t bytes; /* bytes that it took; 0: it is in no segment */
+    uint64_t bytes; /* bytes that the block took; 0: the block is in no segment */
     uint64_t stream;
     uint32_t pool, block;
     bool pending; /* freed before the first step, and still used by a stream at the end */
@@ -74,7 +74,7 @@ struct mp_torch_base {
 /* Number of allocations with a known requested size. */
 struct mp_torch_asked {
     uint64_t all;
-    uint64_t known;   /* by PyTorch itself */
+    uint64_t known;   /* known from PyTorch itself */
     uint64_t as_site; /* known from requests of the same site with the same block size */
 };
 
@@ -88,15 +88,15 @@ struct mp_torch_history {
     MP_VEC(struct mp_torch_segment) segments; /* before the first step, by address; their blocks are not filled in */
     MP_VEC(struct mp_torch_segment) mapped;   /* runs of mapped pages of the expandable segments above */
     MP_VEC(uint64_t) pools;                   /* PyTorch's numbers; the first is 0, the default pool */
-    struct mp_map pool_index;                 /* from their numbers */
+    struct mp_map pool_index;                 /* from PyTorch's number to the index in pools */
     struct mp_torch_asked asked;              /* over all steps that allocate */
     uint32_t made_up;                         /* number of blocks in steps that the model lacks; their numbers follow
                                                * the model's */
     MP_VEC(double) limits;                    /* limits that the program set, as shares of the device's memory */
-    MP_VEC(const char *) changes;             /* texts of changed settings; the model's */
+    MP_VEC(const char *) changes;             /* texts of changed settings; owned by the model */
     MP_VEC(uint32_t)
-    emptied; /* steps before which the program emptied the cache: from a replay of the recording, else from memory that
-              * returned to the driver without another reason */
+    emptied; /* steps before which the program emptied the cache: from a replay of the recording, else where memory went
+              * back to the driver for no other reason */
 };
 
 /* The history starts empty; the caller frees it. `untraced`: makes steps (48 bytes each) even if there are only

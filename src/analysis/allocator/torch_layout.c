@@ -31,7 +31,7 @@ static void open_segment(struct placer *p, struct mp_torch_segment segment)
     mp_vec_add(&p->to->listing.segments, segment);
 }
 
-/* Takes the list of the file itself; its parts are in the order of the segments. */
+/* Takes the file's own list, whose parts are in the order of the segments. */
 static void take_list(struct placer *p)
 {
     const struct mp_model *model = p->model;
@@ -70,7 +70,7 @@ static void take_list(struct placer *p)
 struct range {
     uint64_t address, end;
     uint32_t block;
-    bool used; /* it has held a block of the allocator */
+    bool used; /* a block of the allocator has lain in it */
 };
 
 struct ranges {

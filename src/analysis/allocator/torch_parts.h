@@ -60,7 +60,7 @@ struct block {
 struct segment {
     uint64_t address, bytes, page, stream; /* page: of an expandable segment, whose bytes are address space; otherwise
                                             * 0 */
-    uint64_t age;                          /* the number of segments made before; 0: does not matter */
+    uint64_t age;                          /* number of segments made before this one; 0: ages do not matter */
     uint32_t pool;
     uint32_t first; /* block */
     bool small, unused;

@@ -29,11 +29,11 @@ struct mp_torch_player {
     void *context;           /* its */
     bool recorded;
     bool own_limit;             /* the replay has its own limit, which the program's calls do not change */
-    bool probing, probe_failed; /* a call is being tried on a copy of the allocator; it did something that the recording
-                                 * lacks */
+    bool probing, probe_failed; /* a call is being tried on a copy of the allocator; the try did something that the
+                                 * recording lacks */
     uint32_t probes;
     uint32_t step;               /* under way */
-    uint32_t script, script_end; /* steps that contain the recording's next ones about segments */
+    uint32_t script, script_end; /* range of steps with the recording's next steps about segments */
 };
 
 static void torch_differ(struct mp_torch_player *p, const char *format, ...)
@@ -63,7 +63,7 @@ static void torch_own(struct mp_torch_player *p, uint32_t block, uint32_t id)
     if (block != MP_NONE) p->ids[block] = id;
 }
 
-/* `is_new`: the recording has memory for the request. */
+/* `is_new`: the request did not fail in the recording. */
 static void torch_count_oom(struct mp_torch_player *p, bool is_new)
 {
     p->replay->ooms++;
@@ -71,7 +71,7 @@ static void torch_count_oom(struct mp_torch_player *p, bool is_new)
     p->replay->last_oom = p->step;
 }
 
-/* Adds the blocks of the base in [address, end), and the free ones between them: `run` of memory. */
+/* Adds the base's blocks in [address, end), and the free blocks between them: a run of memory. */
 static void fill(const struct mp_torch_history *history, size_t *next, uint64_t address, uint64_t end,
                  struct mp_torch_moment *to)
 {
@@ -94,7 +94,7 @@ static void fill(const struct mp_torch_history *history, size_t *next, uint64_t 
     }
 }
 
-/* The same for an expandable segment: its runs of mapped pages, with no memory between them. */
+/* Adds an expandable segment: its runs of mapped pages, with no memory between them. */
 static void fill_expandable(const struct mp_torch_history *history, const struct mp_torch_segment *segment,
                             size_t *next, size_t *run, struct mp_torch_moment *to)
 {
@@ -196,7 +196,7 @@ struct place {
 
 MP_ORDER(by_address, struct place, MP_RISING(address))
 
-/* Counts blocks of the track that live at the end by the trace, but are in no segment at the end. */
+/* Counts blocks that the trace leaves live, but that lie in no segment at the end. */
 static void count_unfreed(struct mp_torch_player *p)
 {
     const struct mp_model *model = p->model;
@@ -359,8 +359,8 @@ static bool release_pools(struct mp_torch_player *p)
     return any;
 }
 
-/* A deleted MemPool returns only its own segments. If the recording returns more, or segments of the default pool
- * first, the program emptied the cache. */
+/* A deleted MemPool returns only its own segments. If the recording returns others, too, or first segments of the
+ * default pool, the program emptied the cache. */
 static void give_back(struct mp_torch_player *p)
 {
     const struct mp_torch_step *next;
@@ -396,9 +396,9 @@ static void complete_late(struct mp_torch_player *p)
     }
 }
 
-/* Possible causes if a recording returns segments and then allocates a block, or fails to. Frees waiting for streams
- * were completed before the request. Or the request found no memory, and itself waited for all streams. Or the program
- * emptied the cache before. */
+/* The recording returns segments and then allocates a block, or fails to. Three courses of events explain it.
+ * COURSE_REQUEST: frees waiting for streams were completed before the request. COURSE_WAITING: the request found no
+ * memory, and itself waited for all streams. COURSE_EMPTIED: the program emptied the cache before the request. */
 enum course { COURSE_REQUEST, COURSE_WAITING, COURSE_EMPTIED, COURSES };
 
 static enum mp_torch_result take_course(struct mp_torch_player *p, const struct mp_torch_step *step, enum course course,
@@ -409,7 +409,7 @@ static enum mp_torch_result take_course(struct mp_torch_player *p, const struct 
     return ask(p, step, id);
 }
 
-/* True if a course, tried on a copy of the allocator, leads to the recording's next events. */
+/* True if the course, tried on a copy of the allocator, leads to the recording's next events. */
 static bool leads_there(struct mp_torch_player *p, const struct mp_torch_step *step, enum course course)
 {
     struct mp_torch_allocator *kept = p->allocator;
@@ -503,7 +503,7 @@ static void play_settings(struct mp_torch_player *p, const char *text)
     mp_torch_set(p->allocator, &p->settings);
 }
 
-/* A call that allocates nothing. */
+/* Replays a call that allocates nothing. */
 static void play_call(struct mp_torch_player *p, const struct mp_torch_step *step)
 {
     struct mp_torch_allocator *a = p->allocator;
@@ -541,14 +541,14 @@ static void play_call(struct mp_torch_player *p, const struct mp_torch_step *ste
     }
 }
 
-/* Without a request, segments that the recording returns were returned by the program. */
+/* If no request is running, the program itself returned the segments. */
 static void end_script(struct mp_torch_player *p)
 {
     complete_late(p);
     if (release_pools(p)) give_back(p);
 }
 
-/* Skips the recording's steps about segments that the replay had no reason for. */
+/* Skips the recording's steps about segments that the replay did not make. */
 static void end_call(struct mp_torch_player *p)
 {
     for (const struct mp_torch_step *next; (next = next_of_script(p)); p->script++)
@@ -558,8 +558,8 @@ static void end_call(struct mp_torch_player *p)
     p->late.count = 0;
 }
 
-/* True if a step of the recording is part of the next call: its segments, and completed frees that waited for
- * streams. */
+/* True if a step of the recording belongs to the next call: the call's segments, and frees that waited for streams and
+ * are completed in it. */
 static bool belongs_to_next(struct mp_torch_player *p, const struct mp_torch_step *step)
 {
     bool late = step->action == MP_TORCH_FREE_COMPLETED &&
@@ -670,7 +670,8 @@ static void replay_recorded(const struct mp_model *model, struct mp_torch_histor
     finish(&p);
 }
 
-/* No file says in which order PyTorch takes free blocks: the order that agrees better is the program's. */
+/* No file says in which order PyTorch takes free blocks. So both orders are tried, and the one that agrees better with
+ * the recording counts. */
 void mp_torch_replay_recorded(const struct mp_model *model, struct mp_torch_history *history, uint32_t until,
                               struct mp_torch_moment *moment, struct mp_torch_replay *replay)
 {

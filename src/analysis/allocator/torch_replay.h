@@ -24,9 +24,9 @@ struct mp_torch_replay {
     char first[240];             /* what differs first; "" */
     uint64_t segment_events;     /* number of segments' events that agree */
     uint64_t differences_at_end; /* differences in the state at the end, after all calls */
-    uint64_t unfreed;         /* blocks that the trace leaves live but that are in no segment: the recording contradicts
-                               * itself */
-    uint64_t segments, parts; /* compared at the end; 0: the file has none */
+    uint64_t unfreed;            /* blocks that the trace leaves live, but in no segment: the recording contradicts
+                                  * itself */
+    uint64_t segments, parts;    /* number compared at the end; 0: the file has none */
 };
 
 /* The state at a step: the allocator's segments, and for each of its blocks the model's block. */
@@ -48,14 +48,15 @@ void mp_torch_moment_free(struct mp_torch_moment *moment);
 void mp_torch_replay_with(const struct mp_model *model, const struct mp_torch_history *history,
                           const struct mp_torch_settings *settings, uint64_t capacity, uint64_t total, uint32_t until,
                           struct mp_torch_replay *replay);
-/* Called after each step with allocated and reserved bytes, and once before the first, with MP_TORCH_BEFORE_STEPS. */
+/* Called after each step with allocated and reserved bytes. Also called once before the first step, with
+ * MP_TORCH_BEFORE_STEPS. */
 typedef void mp_torch_watch(void *context, size_t step, uint64_t allocated, uint64_t reserved);
 #define MP_TORCH_BEFORE_STEPS SIZE_MAX
-/* The same up to the end, with a watch. */
+/* Replays all steps like mp_torch_replay_with(), with a watch. */
 void mp_torch_replay_watched(const struct mp_model *model, const struct mp_torch_history *history,
                              const struct mp_torch_settings *settings, uint64_t capacity, uint64_t total,
                              mp_torch_watch *watch, void *context, struct mp_torch_replay *replay);
-/* The same up to the end, but stops when more than `most` bytes are reserved. */
+/* Replays all steps like mp_torch_replay_with(), but stops when more than `most` bytes are reserved. */
 void mp_torch_replay_below(const struct mp_model *model, const struct mp_torch_history *history,
                            const struct mp_torch_settings *settings, uint64_t capacity, uint64_t total, uint64_t most,
                            struct mp_torch_replay *replay);
@@ -74,7 +75,7 @@ enum mp_layout_source {
 
 struct mp_torch_layout {
     enum mp_layout_source source;
-    struct mp_torch_moment moment; /* its blocks' ids have no meaning; owners have */
+    struct mp_torch_moment moment; /* the blocks' ids have no meaning; use owners */
 };
 
 /* `event`: the number of past events. The history must be the track's. False: the recording does not say what the

@@ -74,7 +74,7 @@ static bool may_release(struct mp_torch_allocator *a, uint32_t block)
     return !is_split(&a->blocks.at[block]) && !segment_of(a, block)->page;
 }
 
-/* Returns a segment that is one free block to the driver; cudaFree(). */
+/* Returns a segment that consists of one free block to the driver, with cudaFree(). */
 static void release(struct mp_torch_allocator *a, uint32_t block)
 {
     struct segment *segment = segment_of(a, block);
@@ -132,8 +132,8 @@ static bool is_oversize(const struct mp_torch_key *key, uint64_t stream, uint64_
     return key && key->stream == stream && key->bytes >= least;
 }
 
-/* Chooses the blocks to release for a request, into a->scratch: the smallest that suffices alone, else several from the
- * largest on. Returns their sum. */
+/* Chooses the blocks to release for a request, into a->scratch: the smallest block that suffices alone, else several,
+ * from the largest on. Returns their sum. */
 static uint64_t choose(struct mp_torch_allocator *a, uint64_t need, uint64_t stream, const struct mp_torch_set *set)
 {
     struct mp_torch_place place = mp_torch_set_find(set, &(struct mp_torch_key){.stream = stream, .bytes = need});

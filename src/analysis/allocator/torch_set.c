@@ -55,7 +55,7 @@ bool mp_torch_set_previous(const struct mp_torch_set *set, struct mp_torch_place
     return true;
 }
 
-/* Inserts a run at `index`. It gets its left neighbour's keys from `from` on. */
+/* Inserts a run at `index`, and moves its left neighbour's keys from `from` on into it. */
 static void add_run(struct mp_torch_set *set, size_t index, size_t from)
 {
     struct mp_torch_run *run = mp_alloc(sizeof *run);

@@ -143,8 +143,8 @@ static bool divisions_of(const char *at, const char *end, uint32_t *divisions)
 }
 
 /* One number for all, or [256:1,512:2,>:4]: boundaries in MiB, and divisions that are powers of two. PyTorch applies
- * the first pair below its boundary too, rounds nothing between two others, and reads ">" as above the last
- * boundary. */
+ * the first pair also to sizes below its boundary. Between two other boundaries it rounds nothing. ">" means sizes
+ * above the last boundary. */
 static enum mp_status set_divisions(struct mp_torch_settings *settings, const struct value *value)
 {
     static const char wants[] = "it takes a power of two, or a list as [256:1,512:2,>:4]";
@@ -299,8 +299,8 @@ static void add_option(struct mp_buffer *text, const char *name)
     mp_buffer_printf(text, "%s%s:", text->size ? "," : "", name);
 }
 
-/* Versions read ">" differently, and some refuse a 0, so a list names each boundary. The number 1 means no rounding,
- * and an unset 0 stays out. */
+/* Versions of PyTorch read ">" differently, and some refuse a 0. So the list names each boundary, with 1 for no
+ * rounding, and leaves out unset classes. */
 static void add_divisions(const uint32_t *divisions, struct mp_buffer *text)
 {
     bool same = true, any = false;

@@ -25,20 +25,22 @@ struct mp_torch_settings {
     double gc_threshold;                    /* share of the limit; 0: no collection */
     double fraction;                        /* usable share of the device; 0: no limit */
     double reserve;                         /* address space of an expandable segment, as a share of the device */
-    bool reserve_in_gib;                    /* or in GiB; 0: 9/8 of the device, which is also the most */
+    bool reserve_in_gib;                    /* `reserve` is in GiB instead. A `reserve` of 0 means 9/8 of the device,
+                                             * which is also the most */
     uint32_t divisions[MP_TORCH_DIVISIONS]; /* roundup_power2_divisions: [k] is for 2^k MiB up to twice that */
     bool expandable;
-    bool oldest_first; /* not an option: of free blocks of one size, PyTorch 2.15 takes one of the oldest segment;
-                        * 2.11 and older take the lowest address */
+    bool oldest_first; /* depends on PyTorch's version: among free blocks of one size, 2.15 takes the one in the oldest
+                        * segment, 2.11 and older the one at the lowest address */
 };
 
 void mp_torch_settings_default(struct mp_torch_settings *settings);
 /* Changes the options that the text names. MP_INVALID: the error names the option and its form. Options of PyTorch that
  * do not change where memory comes from are accepted. */
 enum mp_status mp_torch_settings_parse(struct mp_torch_settings *settings, const char *text, struct mp_error *error);
-/* The same for a recorded text. Unknown options, and values that PyTorch refuses, change nothing. */
+/* Does the same with a recorded text. Unknown options, and values that PyTorch refuses, change nothing. */
 void mp_torch_settings_read(struct mp_torch_settings *settings, const char *text);
-/* The same for a program's change of the settings: some options that it does not name return to their defaults. */
+/* Does the same with settings that a running program changes: some options that the text does not name return to their
+ * defaults. */
 void mp_torch_settings_change(struct mp_torch_settings *settings, const char *text);
 /* The text of settings that differ from PyTorch's defaults, as every version with these options reads it; "" for
  * none. */

@@ -1,6 +1,6 @@
 /* Frees of blocks that other streams use: record_stream(), insert_events(), process_events() and
  * synchronize_and_free_events() of CUDACachingAllocator.cpp. No event may be made between a private pool's begin and
- * end, so such frees wait. Blocks used only in that time need no event. */
+ * end, so frees in that time wait. Blocks used only in that time need no event. */
 #include "analysis/allocator/torch_parts.h"
 
 void mp_torch_record_stream(struct mp_torch_allocator *a, uint32_t block, uint64_t stream)

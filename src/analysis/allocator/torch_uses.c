@@ -59,7 +59,7 @@ static void follow_driver(struct holder *h, uint32_t to)
     }
 }
 
-/* The segment with the address, if it came after the recording began; else NULL. */
+/* The segment with the address; NULL if the allocator got it before the recording began. */
 static struct held *segment_of(const struct holder *h, uint64_t address)
 {
     size_t after = MP_COUNT_BEFORE(h->held.count, i, h->held.at[i].address <= address);
@@ -103,9 +103,9 @@ static bool is_used(const struct mp_torch_uses *uses, uint32_t pool, uint32_t ev
     return end && uses->at[end - 1].pool == pool && event < uses->at[end - 1].end;
 }
 
-/* Before 2.10, PyTorch's history names no pools. It derives a block's pool from the segment that has its address when
- * the history is read. By then the default pool may have returned its segment, and a private pool may have got it.
- * Without history, a block belongs to the pool of the segment's first block. */
+/* Before 2.10, PyTorch's history names no pools. Its pools come from the segment that has the block's address when the
+ * recorder reads the history. By then the default pool may have returned the segment, and a private pool may have got
+ * that memory. Without history, a block belongs to the pool of the segment's first block. */
 static void correct_pool(const struct holder *h, bool has_history, struct mp_torch_step *step)
 {
     struct held *segment = segment_of(h, step->address);
@@ -118,7 +118,7 @@ static void correct_pool(const struct holder *h, bool has_history, struct mp_tor
 }
 
 /* PyTorch restores a pool segment by segment: it allocates every block in it, then frees those that were free. Marks
- * such blocks from step `first` on. Returns the step after all of these. */
+ * such blocks from step `first` on. Returns the step after all these allocations and frees. */
 static size_t mark_free_ones(struct mp_torch_history *history, size_t first)
 {
     const struct mp_torch_step *steps = history->steps.at;

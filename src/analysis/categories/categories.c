@@ -29,7 +29,8 @@ static const char *const names[MP_CATEGORIES] = {
     [MP_CATEGORY_KV_CACHE] = "KV cache",
 };
 
-/* Facts of frames, the first that applies counts: `doubtless` facts count before phases. */
+/* Facts of frames, and the categories that they show. The first that applies counts; `doubtless` facts count before
+ * phases. */
 static const struct {
     uint32_t fact;
     enum mp_category category;
@@ -47,7 +48,7 @@ static const struct {
 
 #define SHOWN (sizeof shown / sizeof *shown)
 
-/* The index of the first fact; SHOWN: none. */
+/* The index of the first row whose fact is among `facts`; SHOWN: none. */
 static size_t first_shown(uint32_t facts)
 {
     size_t i = 0;
@@ -77,7 +78,7 @@ struct mp_categories {
     const struct mp_stack_facts *facts;
     struct mp_phases phases;
     struct mp_guesses guesses;
-    uint32_t first_call;   /* the turn of the first call, in a program that only infers; else MP_NONE */
+    uint32_t first_call;   /* in a program that only infers: the turn of the first call; else MP_NONE */
     unsigned char *feeds;  /* by stack: enum feeding */
     struct mp_intern keys; /* keys of `usual`: number N + 1 is usual[N] */
     MP_VEC(struct usual) usual;
@@ -231,7 +232,7 @@ static enum mp_category of_forward(const struct life *life)
 {
     uint32_t backward = turn_at(life, life->turn)->backward, next = life->turn + 1;
     if (backward == MP_NONE && next < life->phases->turns.count)
-        backward = next; /* no such turn: the block outlives the pass */
+        backward = next; /* without a backward, the block must outlive the turn */
     bool lasts = backward == MP_NONE ? life->freed == MP_NONE : lives_at(life, backward);
     return lasts ? MP_CATEGORY_ACTIVATIONS : MP_CATEGORY_TEMPORARY;
 }
@@ -239,7 +240,7 @@ static enum mp_category of_forward(const struct life *life)
 #define MADE_MEANWHILE  4096 /* events in which another thread's forward pass must allocate */
 #define ROUNDS_OF_INPUT 4    /* rounds that may use a batch: it is fetched ahead, or shared by two networks */
 
-/* True if it is freed a few rounds after its birth. */
+/* True if the block is freed a few rounds after its birth. */
 static bool is_passing(const struct life *life)
 {
     uint32_t last = life->freed == MP_NONE ? MP_NONE : mp_phase_turn_of(life->phases, life->freed);
@@ -260,7 +261,8 @@ static bool lives_during_forward(const struct mp_model *model, const struct life
 }
 
 /* Blocks made between phases. A block that the next forward uses is its input. A block made after forward that lives
- * until backward belongs to the loss. `aside`: on a thread that takes no turns, so at any time. */
+ * until backward belongs to the loss. `aside`: the block is of a thread that takes no turns, so it may be made at any
+ * time. */
 static enum mp_category of_outside(const struct mp_model *model, const struct life *life, uint32_t block, bool aside)
 {
     unsigned before = 1u << MP_PHASE_OUTSIDE | 1u << MP_PHASE_BOUNDARY | 1u << MP_PHASE_OPTIMIZER;
@@ -310,8 +312,8 @@ static enum mp_category by_turns(const struct mp_categories *categories, uint32_
     }
 }
 
-/* True if a stack's blocks from before the first round are input. In few rounds, other blocks live like input. The
- * stack must therefore also make input in later rounds. */
+/* True if a stack's blocks from before the first round are input. If there are few rounds, other blocks live like
+ * input. So the stack must also make input in later rounds. */
 enum feeding { FEEDING_UNASKED, FEEDING_ASKED, FEEDING_SURE };
 
 static enum mp_category by_life(const struct mp_categories *categories, uint32_t block)
@@ -406,7 +408,8 @@ static enum mp_category known_category(const struct mp_categories *categories, u
     bool passes = life == MP_CATEGORY_TEMPORARY || life == MP_CATEGORY_ACTIVATIONS;
     if (!category && passes && is_of_inference(categories, block)) return of_inference(categories, block);
     if (!category) category = life;
-    bool labelled = categories->model->labels.count; /* the program labels blocks: an unlabelled one is none of these */
+    bool labelled = categories->model->labels.count; /* if the program labels blocks, unlabelled blocks are none of
+                                                      * these */
     if (!category && !labelled) category = by_rule(categories, block, false);
     return !category && is_between_calls(categories, block) ? of_inference(categories, block) : category;
 }
@@ -454,7 +457,7 @@ struct mp_categories *mp_categories_make(const struct mp_model *model, const str
     made->model = model;
     made->user = rules;
     made->facts = mp_stack_facts(model);
-    made->first_call = MP_NONE; /* the first call, which a guess needs */
+    made->first_call = MP_NONE; /* not known yet while guesses are made */
     mp_phases_find(model, &made->phases);
     count_labels(made);
     find_feeds(made);

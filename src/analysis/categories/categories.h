@@ -10,8 +10,8 @@
  *   6. Rules over stacks that are likely to be right (modules that make their parameters).
  *   7. A guess without a stack (guesses.h).
  *
- * Otherwise it has none. Phases and rules apply to programs that use PyTorch; the driver's own blocks are mostly
- * segments of an allocator, and get a category from rules only. Pure.
+ * Otherwise the block has no category. Phases and rules apply to programs that use PyTorch. The driver's own blocks are
+ * mostly segments of an allocator, and get a category from rules only. Pure.
  */
 #pragma once
 
@@ -42,7 +42,8 @@ struct mp_categories;
 struct mp_categories *mp_categories_make(const struct mp_model *model, const struct mp_rules *rules);
 /* The category of a block after `moment` events, a number below mp_categories_count(). */
 unsigned mp_category_of(const struct mp_categories *categories, uint32_t block, uint32_t moment);
-/* The same. *guessed: true if no stack, label or phase shows it, only likelihood (guesses.h). */
+/* Like mp_category_of(). *guessed: true if the category is only likely (guesses.h): no stack, label or phase shows
+ * it. */
 unsigned mp_category_look(const struct mp_categories *categories, uint32_t block, uint32_t moment, bool *guessed);
 unsigned mp_categories_count(const struct mp_categories *categories);
 /* "optimizer state", or a user's name; NULL for MP_CATEGORY_NONE. */
@@ -58,8 +59,8 @@ const char *mp_category_of_block(const void *context, uint32_t block);
 void mp_categories_free(struct mp_categories *categories);
 
 /* The built-in rules, as the manual lists them, one after the other; false after the last. `doubtless` rules count
- * before phases. For a block born in backward, they look at the code that ran in backward, not at the code that made
- * the graph's node. */
+ * before phases. For a block born in backward, the rules look at the code that ran in backward, not at the code that
+ * made the graph's node. */
 struct mp_category_rule {
     const char *category, *regex;
     bool doubtless;

@@ -13,7 +13,7 @@
 #define GRAPH_LEAST 8         /* fewest blocks of a graph, or freed together with one */
 #define SMALL_LEAST 32        /* fewest blocks of small passes if nothing was trained */
 #define GRAPH_PART  4         /* with a graph, a forward pass keeps at least 1/GRAPH_PART of its blocks */
-#define STEADY      (1 << 16) /* bytes: recurring sizes from here on belong to layers, not to other code */
+#define STEADY      (1 << 16) /* bytes: blocks of recurring sizes this large belong to layers, not to other code */
 /* Bytes of PyTorch's cuBLAS workspaces, before Hopper and from Hopper on. They are a large part of small programs, and
  * without native stacks nothing else shows them. */
 #define SMALL_CUBLAS 8519680u
@@ -41,8 +41,8 @@ struct finder {
     bool trains, infers; /* some turn is backward; some turn is inference */
 };
 
-/* By stack: the line to show, which is the innermost of Python, else the innermost; MP_NONE. Parents come before
- * children. */
+/* By stack: the line to show, which is the innermost Python frame's, else the innermost frame's; MP_NONE: none. Parents
+ * come before children. */
 static uint32_t *find_lines(const struct mp_model *model)
 {
     uint32_t *lines = mp_alloc((model->stacks.count + 1) * sizeof *lines);
@@ -104,7 +104,7 @@ static void add_size(struct sizes *sizes, uint64_t bytes, uint32_t round)
     if (bytes != MP_BYTES_UNKNOWN) mp_vec_add(sizes, one);
 }
 
-/* Keeps the highest number of a round for each size; sorted. */
+/* Keeps, for each size, its highest number in one round; sorted. */
 static void sum_up(struct sizes *sizes)
 {
     size_t made = 0;
@@ -150,7 +150,7 @@ static void end_pass(struct pass *pass, unsigned char *results)
     *pass = (struct pass){0, MP_NONE};
 }
 
-/* By block: 1 for a pass's last block. It is its result, which the program may keep with or without a graph. A thread's
+/* By block: 1 for a pass's last block, its result. The program may keep a result with or without a graph. A thread's
  * pass ends when the thread does something else, or when the pass's first code runs again. */
 static unsigned char *find_results(const struct finder *f)
 {
@@ -182,8 +182,7 @@ static bool leads_to_backward(const struct mp_phases *phases, size_t turn)
 /* Facts that all turns show together. */
 struct showing {
     bool recomputes;
-    bool enough; /* the turns show enough, even with few blocks: there is a backward to differ from, or there are many
-                  * blocks */
+    bool enough; /* the program has a backward to compare with, or many blocks */
 };
 
 static bool is_inference(const struct mp_phases *phases, size_t turn, const struct keeping *at,
@@ -196,7 +195,8 @@ static bool is_inference(const struct mp_phases *phases, size_t turn, const stru
     return all->enough && at->made > 1 && !at->kept && !leads_to_backward(phases, turn);
 }
 
-/* By turn of forward: the event at which its graph would still be complete. */
+/* The event at which the graph of a turn of forward would still be complete: its backward, else the next forward;
+ * MP_NONE. */
 static uint32_t next_use(const struct mp_phases *phases, size_t turn)
 {
     const struct mp_phase_turn *at = &phases->turns.at[turn];
@@ -365,7 +365,7 @@ static struct votes *count_votes(const struct finder *f)
     return votes;
 }
 
-/* By block: the number of frees in a row from its stack on, without an allocation in between. */
+/* By block: how many blocks its line freed in a row, without an allocation in between. */
 static uint32_t *count_together(const struct finder *f)
 {
     const struct mp_model_events *events = &f->model->events;

@@ -1,6 +1,6 @@
 /*
- * Likely categories of blocks whose stacks show none, mostly blocks from before the recording. Each is reported as a
- * guess. Pure; ends the program where memory is short (base/memory.h).
+ * Likely categories of blocks whose stacks show no category, mostly blocks from before the recording. Each is reported
+ * as a guess. Pure; ends the program where memory is short (base/memory.h).
  *
  *   freed in backward              of the graph that was live when the recording began
  *   freed by zero_grad()           a gradient

@@ -32,8 +32,8 @@ static bool begins_thread(const struct mp_model *model, const struct mp_stack_no
     return false;
 }
 
-/* True if the file's stacks reach to where their threads begin. C++ then called every other outermost frame: a hook of
- * autograd's, or an operator that PyTorch routes through Python (since 2.15). */
+/* True if the file's stacks reach to where their threads begin. In such a file, any other outermost frame was called by
+ * C++: a hook of autograd's, or an operator that PyTorch routes through Python (since 2.15). */
 static bool has_whole_stacks(const struct mp_model *model)
 {
     for (size_t i = 1; i < model->stacks.count; i++)
@@ -100,7 +100,7 @@ static void take_turn(struct mp_phases *phases, uint32_t event, enum mp_phase ph
     mp_vec_add(&phases->turns, turn);
 }
 
-/* A free by a line outside ends a pass even if nothing is allocated outside. */
+/* A free by code outside of all phases ends a pass, even if that code allocates nothing. */
 static bool is_outside(const struct mp_model *model, const struct mp_phases *phases, uint32_t event)
 {
     uint32_t stack = mp_model_freed_at(model, model->events.subject[event]), thread = model->events.thread[event];

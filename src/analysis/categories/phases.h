@@ -9,7 +9,7 @@
 #include "model/model.h"
 
 enum mp_phase {
-    MP_PHASE_OUTSIDE,   /* of all others */
+    MP_PHASE_OUTSIDE,   /* stacks that show no other phase */
     MP_PHASE_FORWARD,   /* a module is being called */
     MP_PHASE_RECOMPUTE, /* a module is called within backward: checkpointing */
     MP_PHASE_BACKWARD,
@@ -20,9 +20,9 @@ enum mp_phase {
 
 struct mp_phase_turn {
     uint32_t first;    /* its first event */
-    uint32_t backward; /* the index of the first turn of backward after it; MP_NONE */
-    uint32_t round;    /* number of backward passes so far; without any, the number of forward passes after something
-                        * outside */
+    uint32_t backward; /* the index of the first turn of backward after this one; MP_NONE: none */
+    uint32_t round;    /* number of backward passes so far; in a program without backward, the number of forward passes
+                        * that follow code outside */
     uint8_t phase;
 };
 
@@ -30,7 +30,7 @@ struct mp_phases {
     uint8_t *of_stack; /* enum mp_phase, by stack */
     uint8_t unknown;   /* phase of a block without a stack */
     MP_VEC(struct mp_phase_turn) turns;
-    unsigned char *works; /* by thread: it allocates in a phase; other threads take no turns */
+    unsigned char *works; /* by thread: the thread allocates in a phase; other threads take no turns */
     bool any;             /* some stack has a phase */
     bool forward;         /* some turn is forward */
     uint32_t last_alloc;  /* last allocation in a turn; MP_NONE: none. A block freed later lived to the end */
