@@ -3,10 +3,9 @@
 #include <string.h>
 
 #define TURNS_MIN 3 /* steps of a thread: fewer may be by chance */
-#define TURNS_PART                                                                                                     \
-    8            /* of the busiest thread's steps: with fewer, a thread may mark something longer, such as epochs      \
-                  */
-#define LONGER 2 /* times as many events per step as the busiest thread's: then its steps are longer */
+/* Of the busiest thread's steps: with fewer, a thread may mark something longer, such as epochs. */
+#define TURNS_PART 8
+#define LONGER     2 /* times as many events per step as the busiest thread's: then its steps are longer */
 
 static uint32_t thread_of(const struct mp_own_steps *own, uint32_t step)
 {

@@ -15,7 +15,7 @@ enum device_role {
     MP_DEVICE_ROLE_NONE,
     MP_DEVICE_ROLE_BLOCKS,   /* physical memory, block by block */
     MP_DEVICE_ROLE_POOL,     /* blocks within the track's reserved total */
-    MP_DEVICE_ROLE_TORCH,    /* likewise, for a framework's allocator */
+    MP_DEVICE_ROLE_TORCH,    /* blocks within the reserved total of a framework's allocator */
     MP_DEVICE_ROLE_CONTEXTS, /* handles: objects with memory of their own */
     MP_DEVICE_ROLE_MODULES,
     MP_DEVICE_ROLE_HANDLES,
@@ -29,7 +29,7 @@ static inline bool device_role_made(unsigned role)
 /* Bytes of one device's tracks, event by event. */
 struct device_level {
     uint64_t blocks, pool_blocks, pool_reserved, torch_blocks, torch_reserved;
-    bool sampled; /* torch_blocks is an estimate with the reserved total as its upper bound */
+    bool sampled; /* torch_blocks is an estimate; the reserved total is its upper bound */
 };
 
 /* A pool without a reported reserved total holds at least its blocks. */
@@ -38,14 +38,14 @@ static inline uint64_t device_pools(const struct device_level *level)
     return level->pool_reserved > level->pool_blocks ? level->pool_reserved : level->pool_blocks;
 }
 
-/* The same for a framework's allocator. */
+/* The bytes of a framework's allocator: its reserved total, or at least its blocks. */
 static inline uint64_t device_torch(const struct device_level *level)
 {
     bool has_reserved = level->torch_reserved > level->torch_blocks || (level->sampled && level->torch_reserved);
     return has_reserved ? level->torch_reserved : level->torch_blocks;
 }
 
-/* If the driver's side was recorded only in part, PyTorch's memory still came from the driver. */
+/* PyTorch's memory came from the driver, even if only a part of the driver's side was recorded. */
 static inline uint64_t device_handed_out(const struct device_level *level)
 {
     uint64_t driver = level->blocks + device_pools(level), torch = device_torch(level);
@@ -66,12 +66,12 @@ static void device_add_part(struct mp_device_use *use, enum mp_part_kind kind, c
  * the driver show which allocator made it. Each allocator has a switch that makes its blocks visible.
  */
 
-/* of the memory from the driver: 1/LEAST_SHARE is worth a line */
+/* a use gets a line from 1/LEAST_SHARE of the driver's memory on */
 #define LEAST_SHARE 20
 
 static const struct {
-    const char *name, *module, *function; /* begin of a frame's shared object, and a part of its function; "" for any,
-                                           * NULL for none */
+    const char *name, *module, *function; /* `module`: begin of a frame's shared object; `function`: a part of the
+                                           * frame's function; "": any; NULL: none */
     bool pools;                           /* only blocks of the driver's pools */
     const char *advice;
 } rules[] = {
@@ -230,8 +230,8 @@ static void device_add_libraries(const struct mp_model *model, const unsigned ch
     bool has_torch = false;
     gather_callers(model, roles, use->moment, &found);
     mp_vec_each (const struct mp_device_part, part, &found.parts) {
-        /* PyTorch's part includes its allocator's segments, which `bytes` lacks. PyTorch gets what remains after the
-         * others. */
+        /* PyTorch's part includes its allocator's segments, which `bytes` lacks. So PyTorch gets the bytes that remain
+         * after all other libraries. */
         bool is_torch = !strcmp(part->name, torch);
         uint64_t share = is_torch ? 0 : part->bytes < bytes ? part->bytes : bytes;
         has_torch |= is_torch;
@@ -274,8 +274,9 @@ struct reading {
 struct readings {
     struct reading *at;
     size_t count, room;
-    uint64_t before, system;               /* bytes in use before the command: in all, and by no process */
-    bool made[MP_DEVICE_ROLE_HANDLES + 1]; /* made before the recording's first event, at an unknown time */
+    uint64_t before, system;               /* bytes in use before the command ran: in all; and those of no process */
+    bool made[MP_DEVICE_ROLE_HANDLES + 1]; /* objects that were made before the recording's first event, at an unknown
+                                            * time */
     uint64_t base_ns;                      /* before this, the driver's memory is unknown; 0: always known */
 };
 
@@ -320,7 +321,7 @@ struct sweep {
     uint64_t *reserved; /* by track */
     struct readings *readings;
     size_t next;          /* the next reading */
-    size_t unsettled;     /* readings from here on may still turn out not to be quiet */
+    size_t unsettled;     /* readings from here on may not be quiet: a change may follow within QUIET_NS */
     uint64_t last_change; /* 0: none */
     bool made[MP_DEVICE_ROLE_HANDLES + 1];
 };
@@ -400,7 +401,7 @@ static void note_change(struct sweep *sweep, uint64_t now)
     sweep->last_change = now ? now : 1;
 }
 
-/* True if `a` has more memory from the driver, or the same with more of it explained. */
+/* True if `level` has more memory from the driver than `highest`, or the same amount with more of it explained. */
 static bool knows_more(const struct device_level *level, const struct device_level *highest)
 {
     uint64_t now = device_handed_out(level), before = device_handed_out(highest);
@@ -486,7 +487,8 @@ static uint64_t book(const struct readings *readings, const struct reading *unti
             cause++;
         if (now > before && cause < sizeof causes / sizeof *causes) grown[causes[cause].role] += now - before;
         if (now)
-            memset(made, 0, sizeof made); /* otherwise new objects have taken nothing yet, or no reading has shown it */
+            memset(made, 0, sizeof made); /* with 0, the new objects have no memory yet, or no reading shows it: they
+                                           * wait for the next reading */
         before = now;
     }
     for (size_t i = 0; i < sizeof causes / sizeof *causes; i++) {
@@ -586,7 +588,8 @@ static void free_use(struct mp_device_use *use)
 
 void mp_device_uses_find(const struct mp_model *model, struct mp_device_uses *uses)
 {
-    for (uint32_t i = 0; i < model->devices.count && i < MP_DEVICES_MAX; i++) { /* each device takes a sweep */
+    for (uint32_t i = 0; i < model->devices.count && i < MP_DEVICES_MAX;
+         i++) { /* each device takes a pass over all events */
         struct mp_device_use use;
         if (strncmp(mp_model_text(model, model->devices.at[i].name), "cuda:", 5)) continue;
         if (find_one(model, i, &use))

@@ -1,6 +1,6 @@
 /*
- * The uses of a device's memory at the moment when this process used most of it: NVML's total of the device, divided
- * into known parts and a rest. Pure; the result is the caller's.
+ * The uses of a device's memory at the moment when this process used most of it: They are NVML's total for the device,
+ * divided into known parts and a rest. Pure; the result is the caller's.
  *
  * The moment. A reading of the total (a sample "cuda:N/device") is quiet if none of the tracks below changed within
  * QUIET_NS before or after. The moment is the quiet reading at which this process had most memory. Without quiet
@@ -10,8 +10,8 @@
  * MP_BYTES_UNKNOWN.
  *
  * Memory from the driver: blocks of cuda:N/driver, and the device memory of its pools and graphs (reserved totals of
- * cuda:N/driver/pool and /graph). It is at least the total of PyTorch's allocator. Without a driver track, that is all
- * that is known. Managed, imported and mapped memory does not count.
+ * cuda:N/driver/pool and /graph). It is at least the total of PyTorch's allocator. Without a driver track, only that
+ * total is known. Managed, imported and mapped memory does not count.
  *
  * The parts add up to in_use_bytes if that is known. The exception is a total below the driver's memory
  * (`beyond_bytes`).
@@ -26,9 +26,9 @@ enum mp_part_kind {
     MP_PART_CACHED,       /* the rest of the allocator's memory */
     MP_PART_LIBRARY,      /* memory that the library `name` got from the driver */
     MP_PART_POOL_FREE,    /* memory of the driver's pools and graphs outside of blocks */
-    MP_PART_CONTEXT,      /* growth when a context was made */
-    MP_PART_MODULES,      /* growth when modules or libraries were loaded */
-    MP_PART_HANDLES,      /* growth when streams, events or graphs were made */
+    MP_PART_CONTEXT,      /* growth of the total when a context was made */
+    MP_PART_MODULES,      /* growth of the total when modules or libraries were loaded */
+    MP_PART_HANDLES,      /* growth of the total when streams, events or graphs were made */
     MP_PART_OTHERS,       /* other processes */
     MP_PART_SYSTEM,       /* the driver itself, before any process */
     MP_PART_BEFORE,       /* used before the command ran, by unknown users */
@@ -59,7 +59,7 @@ struct mp_device_use {
     uint64_t unattributed_bytes;  /* MP_BYTES_UNKNOWN: the total is unknown */
     uint64_t beyond_bytes;
     MP_VEC(struct mp_device_part) parts;       /* none is 0 */
-    MP_VEC(struct mp_hidden_allocator) hidden; /* those with at least a twentieth of the driver's memory */
+    MP_VEC(struct mp_hidden_allocator) hidden; /* only allocators with at least a twentieth of the driver's memory */
 };
 
 struct mp_device_uses {

@@ -11,7 +11,7 @@
 #include "model/stack.h"
 
 #define READ_BACK "plan: read back "
-/* For plans by versions that did not record it. */
+/* The share for plans of older versions, which did not record it. */
 #define SELECTED_BEFORE 0.0
 #define TORCH           "plan: torch "
 #define NCCL            "plan: communicator"
@@ -70,8 +70,8 @@ static enum mp_plan_use use_of(const struct mp_model *model, uint32_t stack)
     return found;
 }
 
-/* The site of a read-back: the innermost line of the user's own Python, else of any Python. Stacks that share it count
- * together. */
+/* The site of a read-back: its innermost line of the user's own Python, else its innermost line of Python. Stacks with
+ * the same site count together. */
 static uint32_t place_of(const struct mp_model *model, uint32_t stack)
 {
     uint32_t any = MP_NONE;
@@ -125,7 +125,7 @@ static void add_communicators(struct mp_plan *plan, unsigned of_two, unsigned of
     if (one.bytes) mp_vec_add(&plan->estimated, one);
 }
 
-/* Bytes that the driver took for loaded code, by its last report, on the device with most. */
+/* Bytes that the driver took for loaded code, by its last report. The device with most bytes counts. */
 static void read_share(struct mp_plan *plan, const char *text)
 {
     static const struct {

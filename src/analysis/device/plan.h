@@ -1,13 +1,13 @@
 /*
  * The facts that a recording by `memprof plan` has about itself: the imitated device, values that were read back
- * without being computed, and estimated memory outside of PyTorch. Pure; the result is the caller's.
+ * although nothing computed them, and estimated memory outside of PyTorch. Pure; the result is the caller's.
  */
 #pragma once
 
 #include "base/vec.h"
 #include "model/model.h"
 
-/* The possible effect of a value that was read back on the plan. */
+/* How a value that was read back may affect the plan. */
 enum mp_plan_use {
     MP_PLAN_VALUE, /* a value for the program: .item(), .cpu(), a copy */
     MP_PLAN_WAY,   /* a truth value: a condition took one branch */
@@ -34,17 +34,17 @@ struct mp_plan {
     double selected;      /* share of elements that a condition selects */
     uint64_t total_bytes; /* of each device */
     unsigned devices, rank, world;
-    MP_VEC(struct mp_plan_read_back) read_backs; /* those that decide sizes first, then by count */
+    MP_VEC(struct mp_plan_read_back) read_backs; /* first the ones that decide sizes, then by count */
     MP_VEC(struct mp_plan_estimate) estimated;
     uint64_t estimated_bytes, read_back_count;
 };
 
 void mp_plan_find(const struct mp_model *model, struct mp_plan *plan);
 void mp_plan_free(struct mp_plan *plan);
-/* The versions on which tests/plan/check_torch.py passes: names of kernels decide what is read back as a truth or
- * count. */
+/* The versions on which tests/plan/check_torch.py passes: the names of kernels show whether a value is read back as a
+ * truth or as a count. */
 #define MP_PLAN_KERNELS "2.6, 2.7, 2.9, 2.11 and 2.15"
-/* False if another version ran and such values were read. */
+/* False if another version of PyTorch ran and values were read back as truths or counts. */
 bool mp_plan_kernels_known(const struct mp_plan *plan);
 /* "size", "way", "value" */
 const char *mp_plan_use_name(enum mp_plan_use use);

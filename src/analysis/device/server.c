@@ -170,7 +170,7 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Adds the plan's estimates: those for graphs, or the others. A recording has none. */
+/* Adds the plan's estimates: either those for graphs, or all others. A recording of a real GPU has no estimates. */
 static uint64_t add_estimates(struct mp_server *server, const struct mp_plan *plan, bool graphs, uint64_t outside)
 {
     uint64_t added = 0;
@@ -204,8 +204,8 @@ static uint64_t add_libraries(struct mp_server *server, const struct mp_model *m
     return added;
 }
 
-/* Rows are ordered by what decides them: model, cache, batch; then graphs, libraries and the unexplained rest.
- * Activations are memory that is free until a batch runs. */
+/* Rows are in the order of the settings that decide them: model, cache, batch. Graphs, libraries and the unexplained
+ * rest follow. Activations are memory that is free until a batch runs. */
 static void make_rows(struct mp_server *server, const struct mp_model *model, const struct mp_plan *plan,
                       const struct readings *readings)
 {
@@ -230,7 +230,7 @@ static void make_rows(struct mp_server *server, const struct mp_model *model, co
     outside -= add_libraries(server, model, outside - least(plan->estimated_bytes - graphs, outside));
     add(server, (struct mp_server_row){"cached", "reserved by PyTorch, in no tensor", "", cached - of_cached, false});
     outside -= add_estimates(server, plan, false, outside);
-    /* A recording of a GPU has no estimates: all memory without a known requester is here. */
+    /* A recording of a GPU has no estimates, so this row has all memory without a known requester. */
     add(server, (struct mp_server_row){plan->planned ? "unattributed" : "libraries",
                                        plan->planned ? "" : "context, kernels, NCCL", "", outside, false});
     add(server, (struct mp_server_row){"free", server->utilization ? server->engine->free : "", server->cache_setting,

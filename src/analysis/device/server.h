@@ -21,21 +21,21 @@ struct mp_server_row {
     bool estimated;
 };
 
-/* An engine's names for its settings, and for what its start measures and leaves free. */
+/* An engine's names for its settings, and for the amounts that it measures and leaves free at its start. */
 struct mp_server_engine {
     const char *name, *length, *utilization, *parallel, *activations, *free;
-    const char *batch_key, *batch, *graphs; /* a batch's tokens, as key in marks and as option; the largest captured
-                                             * batch */
+    const char *batch_key, *batch, *graphs; /* names of two settings: a batch's tokens, as key in marks and as option;
+                                             * and the largest captured batch */
 };
 
 /* Memory added by the captures for one batch size. The largest size comes first; smaller ones use its pool. */
 struct mp_server_graph {
-    uint64_t tokens, pool_bytes, driver_bytes; /* from PyTorch's allocator; from the driver besides */
+    uint64_t tokens, pool_bytes, driver_bytes; /* bytes from PyTorch's allocator; bytes directly from the driver */
 };
 
 struct mp_server {
-    bool known, ready; /* not known: the fields below have no meaning; not ready: rows have only weights and what is
-                        * short */
+    bool known, ready; /* if not `known`, the fields below have no meaning; if not `ready`, rows have only the weights
+                        * and the missing bytes */
     const struct mp_server_engine *engine;
     char version[32], cache_type[24], settings[256];
     MP_VEC(struct mp_server_weights) weights; /* the largest first */
@@ -43,7 +43,7 @@ struct mp_server {
     uint64_t graphs, total_bytes, free_bytes, asleep_bytes; /* `graphs`: number of captured sizes */
     double utilization;                                     /* 0: not told */
     char cache_setting[64], batch_setting[64], graph_setting[64];
-    MP_VEC(struct mp_server_graph) sizes; /* graphs' sizes, the largest first */
+    MP_VEC(struct mp_server_graph) sizes; /* one for each captured size, the largest first */
     /* The cache cannot hold one request of `length`: needed bytes, available bytes, longest request that fits. */
     bool is_short;
     uint64_t needed_bytes, available_bytes, longest;
@@ -55,7 +55,8 @@ void mp_server_find(const struct mp_model *model, struct mp_server *server);
 void mp_server_free(struct mp_server *server);
 /* Bytes of the cache per token; 0: unknown. */
 uint64_t mp_server_token_bytes(const struct mp_server *server);
-/* The fewest ranks, a power of two, with whose share of weights and cache that request fits; 0: more than 8. */
+/* The fewest ranks among which weights and cache must be divided so that the request fits: a power of two; 0: more than
+ * 8. */
 unsigned mp_server_least_parallel(const struct mp_server *server);
 /* The lowest utilisation at which one request of `length` fits; 0: none. */
 double mp_server_least_utilization(const struct mp_server *server);

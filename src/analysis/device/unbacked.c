@@ -9,9 +9,15 @@
 #include "base/vec.h"
 #include "base/words.h"
 
-enum use { NONE, COUNTED, PHYSICAL, BACKING }; /* a track's use; PHYSICAL: handles of virtual memory have no address */
+enum use {
+    NONE,
+    COUNTED,
+    PHYSICAL,
+    BACKING
+}; /* how a track counts; PHYSICAL: its blocks are handles of virtual
+    * memory, which have no address */
 
-/* Addresses between two neighbouring ends of the driver's blocks. */
+/* Addresses between two neighbouring points. */
 struct cell {
     uint64_t bytes;   /* bytes of the allocator's live blocks here */
     uint32_t backing; /* number of the driver's live blocks here */
@@ -20,8 +26,10 @@ struct cell {
 
 struct state {
     const struct mp_model *model;
-    unsigned char *uses;     /* by track */
-    MP_VEC(uint64_t) points; /* begins and ends of the driver's blocks, sorted; cell N lies between N and N + 1 */
+    unsigned char *uses; /* by track */
+    MP_VEC(uint64_t)
+    points; /* begins and ends of the driver's blocks, sorted; cell N lies between points N and N +
+             * 1 */
     struct cell *cells;
     uint64_t bytes; /* unbacked now */
 };

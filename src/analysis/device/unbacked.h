@@ -12,11 +12,11 @@
 
 struct mp_unbacked {
     uint64_t bytes;      /* after `moment` events */
-    uint64_t most_bytes; /* the most at any time; of events with the same time, after the last */
+    uint64_t most_bytes; /* the most at any time; if several events have the same time, only the last one counts */
     uint64_t most_ns;    /* when most_bytes was first reached */
     uint64_t end_bytes;
 };
 
-/* Bytes over the blocks of all torch tracks of a device. False, with all MP_BYTES_UNKNOWN, if the recording has no
- * driver track, lacks events or is a sample. */
+/* Finds the unbacked bytes over the blocks of all torch tracks of a device. False, with all MP_BYTES_UNKNOWN, if the
+ * recording has no driver track, lacks events or is a sample. */
 bool mp_unbacked_find(const struct mp_model *model, uint32_t device, uint32_t moment, struct mp_unbacked *found);

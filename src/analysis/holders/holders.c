@@ -145,7 +145,8 @@ static const char *key_end(const char *at)
     return NULL;
 }
 
-/* A path for two that differ only in keys of containers, to be freed; NULL: they differ in more. */
+/* A common path for two paths that differ only in keys of containers, which the caller frees; NULL: they differ in
+ * other parts, too. */
 static char *common_path(const char *a, const char *b)
 {
     char *path = mp_alloc(strlen(a) + strlen(b) + 1), *to = path;
@@ -167,7 +168,7 @@ static char *common_path(const char *a, const char *b)
     return NULL;
 }
 
-#define COMPARED_MOST 64 /* of a site's holders: so many are compared with each other */
+#define COMPARED_MOST 64 /* of a site's holders, only this many are compared with each other */
 
 /* Joins holders that are entries of one container, such as the first and second part of a pair, or the hundredth
  * image. */
@@ -297,13 +298,14 @@ static bool ends_in_before(const char *path, const char *end, const char *before
 
 bool mp_holder_is_bounded(const struct mp_holder *holder, uint64_t *entries, uint64_t *most)
 {
-    static const char form[] = " (%" SCNu64 " of at most %" SCNu64 " entries)"; /* holders_names.py writes it so */
+    static const char form[] =
+        " (%" SCNu64 " of at most %" SCNu64 " entries)"; /* the form that holders_names.py writes */
     for (const char *at = strstr(holder->path, " ("); at; at = strstr(at + 1, " ("))
         if (sscanf(at, form, entries, most) == 2) return *entries > 0;
     return false;
 }
 
-enum mp_holder_use mp_holder_use(const char *path, uint32_t *line) /* holders_idle.py writes it so */
+enum mp_holder_use mp_holder_use(const char *path, uint32_t *line) /* holders_idle.py writes the path */
 {
     const char *form = strstr(path, " (not read from line ");
     *line = 0;
@@ -328,7 +330,7 @@ static bool is_of_gradients(const char *path)
     return !strncmp(path, native, strlen(native)) && strstr(path, "grad_fn.variable");
 }
 
-/* From holders_names.py. */
+/* As holders_names.py writes them. */
 static const char gc_cycle[] = "a cycle of ", awaits_gc[] = " that gc has not collected yet";
 
 static bool is_gc_cycle(const char *path)
@@ -363,7 +365,7 @@ size_t mp_holder_root(const char *path)
     return graph ? (size_t)(graph - path) : strlen(path);
 }
 
-/* True if the path is the name itself, such as main().batch, not an entry of its list. */
+/* True if the path is a variable's name alone, such as main().batch, without an entry of its list. */
 static bool is_name_of_frame(const char *path)
 {
     const char *name = strstr(path, "().");
@@ -425,7 +427,7 @@ const char *mp_holder_advice(const struct mp_holder *holder)
 
 const char *mp_holders_remedy(const char *note)
 {
-    /* The words of python/libmemprof_torch. A look that had the longest time cannot get more. */
+    /* The words of python/libmemprof_torch. A look that already had the longest possible time cannot get more. */
     bool of_time = strstr(note, "out of time") || strstr(note, "in time");
     return of_time && !strstr(note, "(2000 ms)") ? "snapshot --holders --budget 2s gives looks more time" : NULL;
 }

@@ -8,7 +8,7 @@
 #include "base/vec.h"
 #include "model/model.h"
 
-/* How the path of an exception begins that the program is handling now. */
+/* The begin of a path from an exception that the program is handling now. */
 #define MP_HOLDER_HANDLED "the exception being handled"
 
 struct mp_holder {
@@ -32,21 +32,21 @@ struct mp_holders_site {
 struct mp_holders {
     MP_VEC(struct mp_holders_site) sites; /* most bytes first */
     MP_VEC(struct mp_holder) holders;
-    MP_VEC(char *) texts; /* texts of paths that stand for several */
+    MP_VEC(char *) texts; /* texts of paths that stand for several paths */
     const char *note;     /* what the last look left out; NULL: nothing */
     bool looked;
 };
 
-/* `only_last`: only what the program's last look found. Otherwise for each site the look that explains most of its
- * blocks, or the last of several such looks. */
+/* `only_last`: only the program's last look counts. Otherwise, for each site, the look that explains most of its blocks
+ * counts; if there are several, the last of them. */
 void mp_holders_find(const struct mp_model *model, bool only_last, struct mp_holders *holders);
 /* NULL: no block of the stack lived at a look. */
 const struct mp_holders_site *mp_holders_of(const struct mp_holders *holders, uint16_t track, uint32_t stack);
 /* True if every growing container on the path has a bound. Sets the entries at the look and the bound.
  */
 bool mp_holder_is_bounded(const struct mp_holder *holder, uint64_t *entries, uint64_t *most);
-/* The further use of the variable at the begin of a path, as a look found it. Blocks of a variable that is not read
- * again may be freed sooner. `line`: the line of its function after which it is not read; 0: unknown. */
+/* The later uses of the variable at the begin of a path, as a look found them. Blocks of a variable that is not read
+ * again may be freed sooner. `line`: the last line of its function that reads it; 0: unknown. */
 enum mp_holder_use {
     MP_HOLDER_READ,
     MP_HOLDER_NOT_READ,
@@ -58,7 +58,7 @@ enum mp_holder_use mp_holder_use(const char *path, uint32_t *line);
 size_t mp_holder_variable(const char *path);
 /* True if Python's collector would free the holder: a cycle that no name leads to. */
 bool mp_holder_awaits_gc(const struct mp_holder *holder);
-/* True for that, and for a cycle through C++, which Python's collector does not see. */
+/* True for such a cycle, and for a cycle through C++, which Python's collector does not see. */
 bool mp_holder_is_cycle(const struct mp_holder *holder);
 /* True if native code holds a graph: one cause for all blocks that the graph saved. */
 bool mp_holder_is_native_graph(const char *path);

@@ -18,7 +18,8 @@ void mp_pinned_cache_find(const struct mp_model *model, struct mp_pinned_cache *
     for (uint32_t block = 0; block < model->blocks.count; block++) {
         uint64_t bytes = model->blocks.bytes[block];
         bool lives = model->blocks.free_event[block] == MP_NONE && bytes != MP_BYTES_UNKNOWN;
-        if (!lives || model->blocks.kind[block] != MP_KIND_PINNED || /* its first call may make a context, too */
+        if (!lives || model->blocks.kind[block] != MP_KIND_PINNED || /* its first call may also make a context, which
+                                                                      * allocates pinned memory */
             !(facts->of_stack[model->blocks.stack[block]] & MP_FACT_PINNED_CACHE))
             continue;
         cache->bytes += bytes;

@@ -6,7 +6,7 @@
 #include "analysis/job/job_state.h"
 #include "base/memory.h"
 
-#define DEPTH_MAX 10000 /* as in the model: a reader would cut the end of a longer path */
+#define DEPTH_MAX 10000 /* a reader of the model would cut the end of a longer path */
 
 struct mp_job *mp_job_new(void)
 {
@@ -134,12 +134,12 @@ void mp_job_add_trouble(struct mp_job *job, enum mp_job_trouble_kind kind, const
     mp_vec_add(&job->rows.troubles, row);
 }
 
-/* ---- a job that was finished before ---------------------------------------------------------------------------- */
+/* ---- adding a finished job ---------------------------------------------------------------------------- */
 
 struct translation {
     struct mp_job *job;
     const struct mp_model *model;
-    uint32_t *texts, *stacks; /* by the model's id */
+    uint32_t *texts, *stacks; /* by id in the model: the id in the job */
     uint32_t first;           /* index of the first process added */
 };
 

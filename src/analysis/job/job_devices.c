@@ -54,13 +54,13 @@ static size_t points_of(const struct mp_model *model, const struct mp_job_track 
                                (points[i].process == track->process && points[i].track < track->id));
 }
 
-/* A curve while several are followed. In a unit it counts with its highest level. */
+/* One of several curves that are followed together. In each unit of time, its highest level counts. */
 struct followed {
-    uint64_t level, counts; /* level at the end the last point's; its part of the sum */
-    uint64_t unit;          /* of its last point */
+    uint64_t level, counts; /* `level`: at the end of the last point; `counts`: the curve's part of the sum */
+    uint64_t unit;          /* unit of its last point */
 };
 
-#define ENDS UINT8_MAX /* as a shift: the process has ended */
+#define ENDS UINT8_MAX /* value of a shift that means: the process has ended */
 
 struct stack {
     const struct mp_job_view *view;
@@ -71,7 +71,7 @@ struct stack {
     MP_VEC(struct mp_job_point) points;
 };
 
-/* False: there is no curve. */
+/* Collects the points of all curves, in order of time. False: there is no curve. */
 static bool gather(struct stack *stack)
 {
     const struct mp_model *model = stack->view->model;

@@ -6,8 +6,8 @@
 #include "base/order.h"
 #include "model/builder.h"
 
-/* Brings what came in any order into the order of the file. Each table is numbered in the order of its texts. Rows that
- * name its entries are then sorted by these numbers. */
+/* Brings a job's rows, which came in any order, into the order of the file. Each table is numbered in the order of its
+ * texts. Rows that refer to a table's entries are then sorted by these numbers. */
 struct finisher {
     struct mp_job *job;
     uint32_t *texts, *frames, *stacks, *processes; /* from the job's id to the file's */
@@ -63,7 +63,7 @@ static uint64_t address_of(const struct mp_job_frame *frame)
     return (uint64_t)frame->address[1] << 32 | frame->address[0];
 }
 
-/* A named native line is a frame of its own, with only that line. */
+/* A native line with a function's name becomes a frame of its own, with only this line. */
 static void add_frame(struct finisher *f, const struct mp_job_frame *from)
 {
     struct mp_frame row = {
@@ -221,7 +221,8 @@ static void place_rows(struct finisher *f)
         row->stack = f->stacks[row->stack];
         row->least_process = f->processes[row->least_process];
         row->most_process = f->processes[row->most_process];
-        if (row->processes > rows->processes.count) row->processes = (uint32_t)rows->processes.count; /* a file lied */
+        if (row->processes > rows->processes.count)
+            row->processes = (uint32_t)rows->processes.count; /* a file's number may be wrong */
         TEXT(row, kind);
     }
     mp_vec_each (struct mp_job_holding, row, &rows->holdings) {

@@ -8,7 +8,7 @@
 #include "base/memory.h"
 #include "base/order.h"
 
-#define RANGES 8 /* of ranks that are absent */
+#define RANGES 8 /* most ranges of absent ranks that a sentence names */
 #define NAMED  3 /* recordings with a problem that are named; the others are counted */
 
 /* A list of bounded length: "a.mp (the file is cut), b.mp (...) and 4 more". */
@@ -48,14 +48,14 @@ static bool is_rank(const struct mp_job_process *process)
     return process->rank != MP_NONE && !process->helper;
 }
 
-/* Troubles of one kind; an error's sentence names its file. */
+/* Lists the troubles of one kind. The sentence of an error already names its file. */
 static void list_troubles(const struct mp_model *model, enum mp_job_trouble_kind kind, const char *format,
                           struct list *list)
 {
     mp_vec_each (const struct mp_job_trouble, trouble, &model->job.troubles) {
         if (trouble->kind != kind) continue;
         const char *text = mp_model_text(model, trouble->text);
-        bool old = kind == MP_JOB_PARTIAL && *text == '('; /* has its parentheses */
+        bool old = kind == MP_JOB_PARTIAL && *text == '('; /* an older memprof wrote the text with parentheses */
         put_in(list, old ? "%s %s" : format, mp_model_text(model, trouble->path), text);
     }
 }
@@ -133,7 +133,7 @@ MP_ORDER_OF_INDICES(by_rank_and_time, struct mp_job_process,
                     MP_COMPARE(is_rank(b), is_rank(a)) ?: MP_RISING(rank) ?: MP_RISING(start_unix_ns)
                     ?: MP_COMPARE(a, b))
 
-/* By process: the process whose recording it repeats, or MP_NONE. */
+/* By process: another process that has the same recording, or MP_NONE. */
 static void find_copies(const struct mp_model_job *job, uint32_t *order, uint32_t *other)
 {
     const struct mp_job_process *rows = job->processes.at;

@@ -17,7 +17,7 @@ _Static_assert((int)MP_JOB_VERDICTS == (int)MP_VERDICT_UNKNOWN + 1, "rows of job
 _Static_assert((int)MP_JOB_CLASSES == (int)MP_LEAK_CLASSES, "rows of jobs know every class");
 
 #define COMMAND_MAX 4096 /* bytes of a command that are kept */
-#define LEFT_OUT    2    /* marks a track in `wanted` that does not fit, while tracks are chosen */
+#define LEFT_OUT    2    /* value in `wanted` while tracks are chosen: a track for which there is no room */
 
 /* Bytes that one process holds at a site. */
 struct held {
@@ -126,7 +126,7 @@ static void put_sites(struct taker *t)
 
 MP_ORDER(by_peak, struct held, MP_FALLING(bytes[MP_JOB_PEAK]))
 
-/* Equal entries stay in the recording's order, whatever came before. */
+/* Puts the process's largest sites into the job. Sites with equal bytes stay in the recording's order. */
 static void put_holdings(struct taker *t, uint32_t kind)
 {
     MP_VEC(struct held) own = {0};
@@ -160,7 +160,8 @@ static uint32_t kind_of(struct taker *t, uint16_t track)
     return mp_job_text(t->job, id);
 }
 
-/* A row is known by its track's id. If two tracks have one id, which no recorder makes, one is kept. */
+/* Rows differ by their track's id. No recorder makes two tracks of one id; from a broken file, only one of them is
+ * kept. */
 static bool is_named(const struct taker *t, size_t track)
 {
     char id[MP_TRACK_ID_MAX], other[MP_TRACK_ID_MAX];
@@ -250,7 +251,7 @@ static void take_track(struct taker *t, uint16_t track, const struct mp_step_rep
 
 /* ---- leaks ------------------------------------------------------------------------------------------------------ */
 
-/* The holder of most blocks of a finding, and the line to change. */
+/* The holder of most blocks of a finding, with the line to change. */
 static uint32_t holder_of(struct taker *t, const struct mp_leaks *leaks, const struct mp_leak_finding *finding)
 {
     if (!finding->held || !finding->held->count) return 0;
@@ -364,7 +365,7 @@ static struct mp_job_process describe(struct mp_job *job, const char *path, cons
                                    .local_rank = member.local_rank,
                                    .world_size = member.world_size,
                                    .node = member.node,
-                                   .verdict = MP_VERDICT_UNKNOWN, /* until its leaks are looked for */
+                                   .verdict = MP_VERDICT_UNKNOWN, /* until the search for leaks */
                                    .limited = mp_model_limited(model),
                                    .helper = member.helper};
 }

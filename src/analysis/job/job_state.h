@@ -1,4 +1,4 @@
-/* A job while it is being made: shared by the files of this folder that make it. */
+/* A job while it is being made. Only for the files in this folder that make it. */
 #pragma once
 
 #include "analysis/job/job.h"
@@ -8,14 +8,14 @@
 #include "model/model.h"
 
 /* A source line of a stack. Texts are ids in mp_job.texts. A native line without a function has only its `address`.
- * Compared as bytes, so it has no padding. */
+ * Structs are compared as bytes, so this one has no padding. */
 struct mp_job_frame {
     uint32_t language, module, function, file, line;
     uint32_t address[2]; /* low, high */
 };
 
 struct mp_job_node {
-    uint32_t parent, frame; /* MP_FRAME_CUT: lines are missing here */
+    uint32_t parent, frame; /* MP_FRAME_CUT: MP_FRAME_CUT: lines are missing here */
 };
 
 struct mp_job_site_key {
@@ -43,13 +43,13 @@ int mp_job_compare(const struct mp_job *job, uint32_t left, uint32_t right);
 
 void mp_job_add_recording(struct mp_job *job, const char *path, const struct mp_model *model, enum mp_status *status,
                           struct mp_error *error);
-/* The losses of a file, in the words of its own reports, as a text of the job; 0: none. */
+/* The losses of a recording, in the words of its own reports, as a text of the job; 0: none. */
 uint32_t mp_job_missing(struct mp_job *job, const struct mp_model *model);
 
 /* A process's memory over time, in at most MP_JOB_POINTS points a curve. Units are powers of two, so any two curves
  * have a common unit. */
 
-/* Over the clock, for each track that `wanted` (one byte each) picks. */
+/* Makes the curves over time, for each track whose byte in `wanted` is set. */
 void mp_job_curves_by_time(struct mp_job *job, uint32_t process, const struct mp_model *model,
                            const unsigned char *wanted);
 void mp_job_curve_by_step(struct mp_job *job, uint32_t process, uint32_t track, const struct mp_step_report *steps);
@@ -58,7 +58,7 @@ void mp_job_curve_by_step(struct mp_job *job, uint32_t process, uint32_t track, 
 
 struct mp_job_member {
     uint32_t rank, local_rank, world_size, node, parent; /* MP_NONE: unknown */
-    const char *role, *job;                              /* "": unknown; the model's */
+    const char *role, *job;                              /* "": unknown; texts of the model */
     bool helper;                                         /* works for the rank that started it */
 };
 

@@ -15,7 +15,7 @@
 #define FAR          6
 #define PART         10
 #define LEAST_BYTES  (64u << 10)
-#define PART_OF_PAIR 4 /* of two processes neither is usual: they must differ by more */
+#define PART_OF_PAIR 4 /* of two processes, neither is the usual one, so they must differ by this part */
 
 uint64_t mp_job_peak_of(const struct mp_job_view *view, uint32_t process)
 {
@@ -130,7 +130,7 @@ static void sum_up(struct mp_job_view *view, struct mp_job_group *group)
     free(distances);
 }
 
-/* Devices before hosts, ranks before their helpers, then the higher peak. */
+/* Orders groups: devices before hosts, ranks before their helpers, then the higher peak first. */
 static int by_weight(const void *left, const void *right, void *context)
 {
     const struct mp_job_view *view = context;
@@ -267,7 +267,7 @@ static void judge(struct mp_job_view *view, uint32_t at)
         uint64_t peak = mp_job_peak_of(view, group->processes[i]);
         uint64_t distance = peak > usual ? peak - usual : usual - peak;
         if (distance <= far) continue;
-        /* An incomplete recording is not reported as low: its missing bytes may only be unrecorded. */
+        /* An incomplete recording is not reported as low: it may just lack the missing bytes. */
         uint32_t low = peak < usual ? group->processes[i] : pair ? group->processes[1] : MP_NONE;
         if (low != MP_NONE && view->model->job.processes.at[low].missing) continue;
         struct mp_job_outlier outlier = {
@@ -276,7 +276,7 @@ static void judge(struct mp_job_view *view, uint32_t at)
     }
 }
 
-#define EXPLAINED 64 /* processes whose sites are compared */
+#define EXPLAINED 64 /* most processes whose sites are compared */
 
 static void find_outliers(struct mp_job_view *view)
 {
@@ -292,7 +292,7 @@ static void find_outliers(struct mp_job_view *view)
 
 MP_ORDER(by_step, struct mp_job_point, MP_RISING(at) ?: MP_FALLING(most) ?: MP_RISING(process))
 
-/* Adds one point for each process and unit: the sum of several smaller units. */
+/* Sums the processes' points, unit by unit. If a process has several points in a unit, only its highest counts. */
 static void add_to_steps(struct mp_job_view *view, const struct mp_job_point *points, size_t count, uint64_t *last)
 {
     for (size_t i = 0; i < count; i++) {
@@ -302,7 +302,9 @@ static void add_to_steps(struct mp_job_view *view, const struct mp_job_point *po
             .first = point->at << view->step_shift, .least = UINT64_MAX, .most_process = point->process};
         if (fresh) mp_vec_add(&view->steps, step);
         struct mp_job_step *row = &view->steps.at[view->steps.count - 1];
-        if (!fresh && last[point->process] == point->at) continue; /* its highest point came before */
+        if (!fresh && last[point->process] == point->at)
+            continue; /* the process's highest point in this unit came
+                       * before */
         last[point->process] = point->at;
         if (!row->processes) row->most = point->most;
         row->processes++;

@@ -1,6 +1,6 @@
-/* Answers from a job: which process needs most and when, which is out of line and by which site, what shares a device,
- * and what is wrong with the recordings. Pure; the result is the caller's, but refers to rows and strings of the
- * model. */
+/* Answers from a job: which process needs most memory, and when; which process is out of line, and by which site; which
+ * processes share a device; what is wrong with the recordings. Pure; the result is the caller's, but refers to rows and
+ * strings of the model. */
 #pragma once
 
 #include "base/vec.h"
@@ -27,7 +27,7 @@ struct mp_job_outlier {
     uint64_t distance; /* from the median; in a group of two, from the other process */
     struct mp_job_reason {
         uint32_t stack;
-        uint64_t own, others; /* bytes here, and on average in the others */
+        uint64_t own, others; /* the site's bytes in this process, and on average in the group's other processes */
     } reasons[MP_JOB_REASONS];
     size_t reason_count;
 };
@@ -37,10 +37,10 @@ struct mp_job_device {
     uint32_t host, device, uuid;
     uint8_t layer; /* layer of the summed tracks */
     uint32_t processes;
-    uint64_t most;       /* the sum's highest; each curve counts with its highest in `unit_ns` */
-    uint64_t at_unix_ns; /* when that time begins */
+    uint64_t most;       /* the highest sum of the curves; each counts with its highest level within `unit_ns` */
+    uint64_t at_unix_ns; /* begin of the `unit_ns` with the highest sum */
     uint64_t unit_ns;
-    uint64_t separate;    /* the sum of the curves' highest levels at any times */
+    uint64_t separate;    /* the sum of the highest levels of the curves, even if they lie at different times */
     uint64_t total_bytes; /* the device's; MP_BYTES_UNKNOWN */
 };
 
@@ -85,7 +85,7 @@ static inline const struct mp_job_track *mp_job_chosen(const struct mp_job_view 
     uint32_t track = view->chosen[process];
     return track == MP_NONE ? NULL : &view->model->job.tracks.at[track];
 }
-/* Its peak; 0: no track. */
+/* The peak of a process's chosen track; 0: no track. */
 uint64_t mp_job_peak_of(const struct mp_job_view *view, uint32_t process);
 /* A process's outstanding bytes at the end, on its chosen track. */
 uint64_t mp_job_end_of(const struct mp_job_view *view, uint32_t process);

@@ -20,7 +20,7 @@ static bool has_new_sizes(const struct mp_leak_places *places, const struct mp_l
     return yes;
 }
 
-/* True for memory that a caching allocator takes to divide it: another track has its blocks one by one. */
+/* True for a segment that a caching allocator divides into blocks: another track has these blocks one by one. */
 static bool is_segment(const struct mp_stack_line *line)
 {
     return (line->function && strstr(line->function, "CachingAllocator")) ||

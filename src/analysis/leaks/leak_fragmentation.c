@@ -30,8 +30,8 @@ static void follow(const struct mp_model *model, const struct mp_step *steps, ui
     }
 }
 
-/* True if reserved bytes rose in many steps, in the later half too, by a quarter or more, while allocated bytes did not
- * follow. */
+/* True if reserved bytes rose by a quarter or more, in many steps and also in the later half, while allocated bytes did
+ * not follow. */
 static bool is_fragmenting(const struct held *held, uint32_t last, struct mp_leak_finding *finding)
 {
     uint32_t start = last / 8, rises = 0, late = 0;

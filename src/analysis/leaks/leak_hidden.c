@@ -10,26 +10,26 @@
 #include "base/order.h"
 #include "model/track.h"
 
-#define PARTS          32 /* of the steps; fewer if there are few readings: */
-#define PARTS_PROOF    8  /* with fewer parts there is no proof */
-#define PARTS_LEAST    5  /* fewer show nothing: by chance, three of four parts rise one time in eight */
-#define SAMPLES_A_PART 3  /* with fewer readings a part is chance */
+#define PARTS          32                   /* equal parts of the steps; fewer if there are few readings: */
+#define PARTS_PROOF    8                    /* with fewer parts, growth is no proof of a leak */
+#define PARTS_LEAST    5                    /* by chance, three of four parts rise one time in eight */
+#define SAMPLES_A_PART 3                    /* with fewer readings, the lowest value of a part is chance */
 #define READ_WITHIN_NS (100 * MP_NS_PER_MS) /* a growing process is read at least this often */
 #define GROWN_MIN      (16u << 20)          /* bytes: heaps and interpreters grow by less on their own */
 #define GROWN_SOME     (4u << 20)           /* bytes: less is not worth a note */
 #define SHARE_MIN      0.05                 /* of the first value */
-#define BYTES_A_BLOCK                                                                                                  \
-    4096 /* host memory that a block costs beyond its bytes: objects, a graph's                                        \
-          * nodes */
+/* Host memory that a block costs beyond its bytes: objects, a graph's nodes. */
+#define BYTES_A_BLOCK 4096
 
 /* How a track counts in its device's used memory. */
 enum part_of { NOTHING, LIVE, RESERVED };
 
 struct part {
     uint64_t sample, known; /* the lowest values of the part; UINT64_MAX: none */
-    double when;            /* when the sample was lowest: number of the step, plus the part of it that had passed */
+    double when;            /* time of the lowest sample: the step's number, plus the part of the step that had
+                             * passed */
     uint32_t samples;
-    bool passed_over; /* too short to have a reading */
+    bool passed_over; /* the part is too short to have a reading */
 };
 
 /* The process's share of a device, by the last sample. On the host, pages of files do not count, as many are only read
@@ -66,7 +66,7 @@ static bool has_driver_blocks(const struct mp_model *model, uint32_t device)
 }
 
 /* On the host, all blocks count. On a device, the driver's blocks count, with the memory of its pools and graphs;
- * without these, the total of PyTorch's allocator. The driver's other named tracks hold no memory of their own. */
+ * without these, the total of PyTorch's allocator. The other named tracks of the driver hold no memory of their own. */
 static enum part_of role_of(const struct mp_model *model, uint16_t number, bool is_host, bool by_driver)
 {
     const struct mp_track *track = &model->tracks.at[number];
@@ -108,7 +108,7 @@ static void note(struct part *part, const uint64_t *sample, double when, uint64_
     part->when = when;
 }
 
-/* Takes a sample. True if it belongs to the share; sets *now to the share's size. */
+/* Takes a sample. True if the sample belongs to the share; *now is then the share's size. */
 static bool follow_share(struct share *share, const struct mp_sample *sample, uint64_t *now)
 {
     if (sample->counter == share->files && share->files) share->in_files = sample->value;
@@ -187,7 +187,8 @@ static double slope_of(const uint64_t *rest, const double *when, uint32_t count)
 }
 
 /* True if growth goes on: nearly each part is higher than the one before, and the last two are. The later half must
- * rise at least half as fast as the earlier one. *much: the growth exceeds what heaps and interpreters do. */
+ * rise at least half as fast as the earlier one. *much: the growth exceeds the usual growth of heaps and
+ * interpreters. */
 static bool judge(const struct parts *parts, uint32_t last, struct mp_leak_finding *finding, bool *much)
 {
     uint64_t rest[PARTS];

@@ -1,7 +1,7 @@
 /*
  * Memory of the process that grows step after step without a recorded block: a library, a driver or the program itself
- * takes it. It is the process's share of a device (samples "cpu/resident", "cuda:N/process") less the recorded bytes
- * there, both at their lowest in equal parts of the steps. Pure.
+ * takes it. Hidden memory is the process's share of a device (samples "cpu/resident", "cuda:N/process") less the
+ * recorded bytes there. For each of several equal parts of the steps, the lowest values of both count. Pure.
  */
 #pragma once
 

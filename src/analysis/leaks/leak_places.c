@@ -95,7 +95,7 @@ static void gather(struct search *search, uint16_t track, const struct mp_window
         if (born == MP_NONE || born < steps[0].first) continue;
         if (born >= until) break;
         uint32_t birth = mp_own_step_of(&own, born, &end);
-        if (birth >= last || freed < end) continue; /* as most are */
+        if (birth >= last || freed < end) continue; /* true for most blocks */
         if (track != MP_TRACK_NONE && blocks->track[block] != track) continue;
         if (filter && !mp_filter_picks(filter, block)) continue;
         uint32_t death = freed >= window->last ? MP_NONE : mp_step_of(search->steps, freed) - before;

@@ -11,7 +11,7 @@
 #include "model/window.h"
 
 struct mp_leak_place {
-    uint32_t stack; /* the stack with most bytes that stay */
+    uint32_t stack; /* the stack with most staying bytes */
     uint16_t track;
     uint8_t kind;        /* enum mp_kind */
     size_t first, count; /* indices into lives and blocks */

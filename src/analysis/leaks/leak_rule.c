@@ -14,7 +14,7 @@
 #define SIGNIFICANT    3.09 /* for z: one-sided p < 0.001 */
 #define OLD            8    /* steps: no pipeline holds a block longer on purpose */
 
-/* Over the boundaries 0 to `last`. */
+/* Numbers of blocks over the boundaries 0 to `last`. */
 struct series {
     uint32_t last;
     uint32_t *live;   /* blocks */
@@ -33,8 +33,8 @@ static bool lives_at(const struct mp_leak_life *life, uint32_t boundary)
     return life->birth < boundary && life->death >= boundary;
 }
 
-/* The age that has this rank among the lives that ended before `last`. Rank 0 is the youngest. The age is found digit
- * by digit. This needs neither a counter for each step nor sorted lives. */
+/* The age of that rank among the lives that ended before `last`; rank 0 is the youngest. We find it digit by digit,
+ * which needs neither a counter for each step nor sorted lives. */
 static uint32_t age_of_rank(const struct mp_leak_life *lives, size_t count, uint32_t last, size_t rank)
 {
     enum { BITS = 8, DIGITS = 1 << BITS };
@@ -103,7 +103,7 @@ static void find_stay(const struct mp_leak_life *lives, size_t count, uint32_t l
 static void add_life(uint32_t *change, uint32_t birth, uint32_t death, uint32_t last)
 {
     change[birth + 1]++;
-    change[death < last ? death + 1 : last + 1]--; /* modulo 2^32, as is the sum */
+    change[death < last ? death + 1 : last + 1]--; /* may wrap around; so does the sum, which is right again */
 }
 
 static void make_series(const struct mp_leak_life *lives, size_t count, uint32_t last, struct series *series)
@@ -125,7 +125,7 @@ static void make_series(const struct mp_leak_life *lives, size_t count, uint32_t
     }
 }
 
-/* True if the growth was undone before and does not clearly exceed its former level. */
+/* True if blocks were freed earlier, and the growth since then does not clearly exceed the level before that. */
 static bool only_refills(const struct series *series, bool *sawtooth)
 {
     uint32_t highest = 0, before = 0;
@@ -218,7 +218,7 @@ static bool any_old(const struct stay *stay, uint32_t last)
     return false;
 }
 
-/* True if nearly all live blocks stay. If blocks are replaced now and then, few are old. */
+/* True if the live blocks were born in few steps. If blocks are replaced now and then, the live ones come from more. */
 static bool is_all(const struct mp_leak_life *lives, size_t count, uint32_t last)
 {
     uint32_t births = 0, birth = 0;

@@ -6,16 +6,16 @@
  *
  *     its staying blocks were born in MP_LEAK_BIRTHS steps or more
  *     the number of its live blocks rises: Mann-Kendall's z is above SIGNIFICANT, and Theil and Sen's slope above 0
- *     it is not full: growth has not stopped, does not slow down, does not only refill what was emptied, and reached a
+ *     it is not full: growth has not stopped, does not slow down, does not only refill what was freed, and reached a
  *         new maximum of late
  *
  * For instance one block stays from each of the steps 10 to 29, and the last boundary is 30. The blocks live at the
  * boundaries 11 to 30 are 1, 2, ... 20: 20 distinct births. All 190 pairs of these numbers rise, so Kendall's S is 190,
  * its variance without a trend 20 * 19 * 45 / 18 = 950, and z = 189 / sqrt(950) = 6.1. The median of the slopes is one
  * block a step. The births lie one step apart. A pause of more than 3 * 1 + 1 steps since the last birth would be a
- * stop; there is none. The later half brought as much as the earlier one. The verdict is a leak. In a ring of 12 the
- * number of live blocks would be 12 from boundary 22 on. Eight boundaries without a new maximum are more than 3 * 1 +
- * 1, so the ring is full and no leak.
+ * stop; there is none. The later half brought as much as the earlier one. The verdict is a leak. In a ring buffer of 12
+ * entries, 12 blocks would be live from boundary 22 on. Eight boundaries without a new maximum are more than 3 * 1 + 1,
+ * so the ring is full and no leak.
  *
  * The constants of leak_rule.c, and why they have these values:
  *
@@ -48,7 +48,7 @@ int mp_leak_life_by_site(const void *left, const void *right);
 enum mp_leak_growth {
     MP_GROWTH_NONE,   /* no block stays, or the staying blocks seem bounded */
     MP_GROWTH_ONCE,   /* the staying blocks came in a few steps, one of them after the warm-up and old. In addition, one
-                       * came late, or no old block was ever freed, or all came in the later half */
+                       * of them came late, or no old block was ever freed, or all came in the later half */
     MP_GROWTH_FEW,    /* keeps growing, but with fewer than MP_LEAK_BIRTHS births */
     MP_GROWTH_PAUSED, /* grew in many steps, but not in the last ones: it may be full */
     MP_GROWTH_LEAK,
@@ -57,15 +57,15 @@ enum mp_leak_growth {
 struct mp_leak_evidence {
     enum mp_leak_growth growth;
     uint32_t births;      /* distinct steps in which the staying blocks were born */
-    uint32_t first, last; /* first and last of these steps */
+    uint32_t first, last; /* the first and the last of these steps */
     double z;             /* Mann-Kendall's z of the live count, over the steps since the first */
-    bool sawtooth;        /* most of it was freed now and then, but the growth began again */
+    bool sawtooth;        /* most blocks were freed now and then, but the growth began again */
     bool none_freed;      /* no block that grew old was ever freed */
 };
 
 /* `lives` are in order of birth. The rule judges at the boundary `last`. */
 void mp_leak_judge(const struct mp_leak_life *lives, size_t count, uint32_t last, struct mp_leak_evidence *evidence);
 
-/* The age, in steps, that nine in ten freed blocks did not exceed, among those that outlived a step. `else_age` is the
- * result if too few were freed. */
+/* Of the freed blocks that outlived a step, nine in ten did not exceed this age, in steps. `else_age` is the result if
+ * too few were freed. */
 uint32_t mp_leak_usual_age(const struct mp_leak_life *lives, size_t count, uint32_t last, uint32_t else_age);

@@ -8,10 +8,9 @@
 #include "base/order.h"
 #include "base/vec.h"
 
-#define FEW_STEPS                                                                                                      \
-    3               /* blocks born in no more steps than this are no growth: a warm-up makes some in each of three     \
-                     * steps */
-#define LATE_MIN  2 /* nor are blocks born in fewer steps of the later half */
+/* Blocks born in no more steps than this are no growth: a warm-up makes some in each of three steps. */
+#define FEW_STEPS 3
+#define LATE_MIN  2 /* blocks born in fewer steps of the later half are no growth either */
 #define RATE_PART 0.1
 #define OFF_PART  0.05
 #define TRENDS    4
@@ -28,14 +27,14 @@ struct series {
 };
 
 struct place {
-    struct amount *regular, *once; /* by step: growth; other blocks, of sites without growth */
+    struct amount *regular, *once; /* by step: blocks of sites that grow; blocks of other sites */
     uint32_t last, middle;         /* the later half begins after `middle` */
     uint32_t usual_age;
 };
 
 MP_ORDER(by_bytes, struct amount, MP_RISING(bytes) ?: MP_RISING(blocks))
 
-/* Adds to the series' last amount if that is from the same step. */
+/* Adds an amount to the series' last one if both are from the same step. */
 static void append(struct series *series, const struct amount *amount)
 {
     struct amount *last = series->at.count ? &series->at.at[series->at.count - 1] : NULL;
@@ -63,7 +62,7 @@ static bool is_growth(const struct series *series, const struct place *place)
     return series->at.count > FEW_STEPS && late >= LATE_MIN;
 }
 
-/* Adds a site's amounts to the place's growth. Exceptional ones count as the median. Returns their bytes. */
+/* Adds a site's amounts to the place's growth. Exceptional amounts count as the median. Returns the bytes. */
 static uint64_t add_growth(struct series *series, struct place *place)
 {
     size_t count = series->at.count;
@@ -99,8 +98,8 @@ static uint64_t add_site(const struct mp_leak_life *lives, size_t count, struct 
     return bytes;
 }
 
-/* True if the line through the amounts, with `mean` in its middle, is off the mean of a part of them. Differences
- * between neighbours show how much is chance. */
+/* True if the straight line through the amounts is far from the mean of one of their PARTS parts. `mean` is the line's
+ * middle. Differences between neighbours show how much of the distance is chance. */
 static bool is_off(const uint64_t *bytes, uint32_t count, double mean, double change)
 {
     double squares = 0;

@@ -16,9 +16,9 @@
  *
  * A line through the amounts shows whether the rate changes: by more than RATE_PART of its mean over all steps, and
  * more than TRENDS times the line's standard error. The masks' line has the change 64 and the error 0, so their bytes
- * are quadratic. No forecast holds if the rate falls, or if the line is off the mean of one of PARTS parts by more than
- * OFF_PART of the rate and chance. With amounts of 1, 4, 9, ... 3600 the mean is 1230 and the change 61. The line has
- * -296 in the middle of the first ten steps, whose mean is 38.
+ * are quadratic. No forecast holds if the rate falls, or if the line is too far from the mean of one of PARTS parts of
+ * the steps: by more than chance and OFF_PART of the rate. With amounts of 1, 4, 9, ... 3600 the mean is 1230 and the
+ * change 61. In the middle of the first ten steps, the line is at -296, but the mean of their amounts is 38.
  */
 #pragma once
 
@@ -27,7 +27,7 @@
 struct mp_leak_slope {
     uint32_t births, first, last; /* steps with growth: their number, the first and the last */
     uint64_t bytes, blocks;       /* bytes and blocks of the growth at the last boundary */
-    uint32_t site;                /* the site with most of it; 0: none */
+    uint32_t site;                /* the site with most of the growth; 0: none */
     double bytes_per_step, blocks_per_step;
     double change; /* bytes by which a step's amount exceeds the amount of the step before; 0: no trend */
     bool uneven;   /* the rate changes, and not by the same amount in each step: no forecast holds */

@@ -44,11 +44,11 @@ uint32_t mp_leak_teardown(const struct mp_model *model, const struct mp_steps *s
     const struct mp_step *at = steps->at + places->first_step;
     uint32_t last = places->last, event = window->last;
     uint64_t allocs = 0, after = 0;
-    if (event < model->events.count || !(model->how.known || model->how.text)) return event; /* it went on */
+    if (event < model->events.count || !(model->how.known || model->how.text)) return event; /* the program went on */
     bool *working = find_working(model);
     for (uint32_t i = at[0].first; i < at[last].first; i++)
         allocs += is_work(model, working, i);
-    if (!allocs) { /* no stack of the steps has Python */
+    if (!allocs) { /* no stack of the steps has a line of the user: all allocations count */
         memset(working, true, model->stacks.count + 1);
         for (uint32_t i = at[0].first; i < at[last].first; i++)
             allocs += is_work(model, working, i);

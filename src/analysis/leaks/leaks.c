@@ -23,12 +23,12 @@
 #include "model/track.h"
 
 /*
- * A buffer that only grows is replaced by a larger one in every step. The old one ends after the new one began, because
- * it is copied. Its number of births is no evidence. If many other sites grow too, the batch grows, and it is no leak.
- * Pure.
+ * A buffer that only grows is replaced by a larger one in every step. The old block ends after the new one begins,
+ * because it is copied into the new one. So a birth in every step is no evidence. If many other sites grow too, the
+ * batch grows, and the buffer is no leak. Pure.
  */
 
-#define STEPS_MIN  24 /* fewer steps that make it larger prove nothing: a warm-up, a schedule */
+#define STEPS_MIN  24 /* a buffer that grows in fewer steps proves nothing: it may be a warm-up or a schedule */
 #define THINGS_MAX 4
 
 /* The bytes and blocks of a place at each boundary. */
@@ -45,7 +45,7 @@ static void make_levels(const struct mp_leak_life *lives, size_t count, uint32_t
         uint32_t end = lives[i].death < last ? lives[i].death + 1 : last + 1;
         levels->bytes[lives[i].birth + 1] += lives[i].bytes;
         levels->blocks[lives[i].birth + 1]++;
-        levels->bytes[end] -= lives[i].bytes; /* modulo 2^64, as is the sum */
+        levels->bytes[end] -= lives[i].bytes; /* may wrap around; so does the sum, which is right again */
         levels->blocks[end]--;
     }
     for (uint32_t k = 1; k <= last; k++) {
@@ -88,7 +88,7 @@ struct growth {
     bool regrown; /* one block, replaced by a larger one each time */
 };
 
-/* Fills *growth if the place has such a block. */
+/* Fills *growth if the place has a block that is replaced by a larger one each time. */
 static bool regrows(const struct mp_model *model, const struct mp_leak_places *places,
                     const struct mp_leak_place *place, struct growth *growth)
 {
@@ -221,8 +221,8 @@ static void put_lasting_first(const struct mp_map *later, struct mp_leaks *leaks
     free(others);
 }
 
-/* Without steps, one step's blocks may be born in many parts of a recording, and end soon after. A growing site must
- * therefore still hold its blocks at the last allocation. */
+/* Without steps, blocks that end soon may be born in many parts of a recording. A growing site must therefore still
+ * hold its blocks at the last allocation. */
 static void find_lasting(const struct mp_model *model, const struct mp_leaks_query *query, const struct mp_steps *steps,
                          struct mp_leaks *leaks)
 {
@@ -259,7 +259,7 @@ static bool was_cleared(const struct judge *judge, const struct mp_leak_place *p
     return kept * 2 < births;
 }
 
-/* Steps until the device is full. Its highest level so far, on any track, is needed in any case. */
+/* Steps until the device is full. The device's highest level so far, on any track, is needed in any case. */
 static uint64_t steps_to_full(const struct mp_model *model, const struct mp_leak_finding *finding, double rate)
 {
     uint32_t device = model->tracks.at[finding->track].device;
@@ -370,7 +370,8 @@ static bool everything_grows(struct judge *judge)
     return judge->growth_is_general;
 }
 
-/* If the batch or the work grows, only a buffer that is copied from its predecessor is suspected. */
+/* Unless this is a leak, a place that grows so counts as a cache. If the batch or the work grows, only a buffer that is
+ * copied from its predecessor counts. */
 static void judge_regrown(struct judge *judge, const struct mp_leak_place *place, struct growth *growth)
 {
     if (!regrows(judge->model, &judge->places, place, growth)) return;
@@ -396,8 +397,8 @@ static int64_t grown_since(const struct judge *judge, const struct mp_leak_place
     return grown;
 }
 
-/* Judges blocks together with those that they replace at another line: these places shrink meanwhile by at least half
- * as much. Once a buffer is full, new entries come from the line that replaces. */
+/* Judges the blocks of a place together with the blocks of another line that they replace: these shrink meanwhile by at
+ * least half as much. Once a buffer is full, new entries come from the line that replaces old ones. */
 static void judge_with_replaced(const struct judge *judge, const struct mp_leak_place *place,
                                 struct mp_leak_evidence *evidence)
 {
@@ -435,13 +436,13 @@ static void judge_place(struct judge *judge, const struct mp_leak_place *place)
     if (evidence->growth != MP_GROWTH_FEW && evidence->growth != MP_GROWTH_PAUSED) take_finding(judge, place, &growth);
 }
 
-/* Hidden leaks last: they may follow from the others, as leaked blocks leave holes in the heap. */
+/* Hidden leaks come last: other leaks may cause them, since leaked blocks leave holes in the heap. */
 MP_ORDER(by_rate, struct mp_leak_finding,
          MP_COMPARE(mp_leak_is_leak(b), mp_leak_is_leak(a))
          ?: MP_COMPARE(a->class == MP_LEAK_HIDDEN, b->class == MP_LEAK_HIDDEN) ?: MP_FALLING(bytes_per_step)
          ?: MP_FALLING(bytes) ?: MP_RISING(track) ?: MP_RISING(stack))
 
-/* A leak's own segments are no fragmentation: if the blocks in them leak, the fragmentation is dropped. */
+/* Drops fragmentation that leaking blocks cause by filling segments. */
 static void drop_consequences(const struct mp_model *model, struct mp_leaks *leaks)
 {
     size_t kept = 0;
@@ -487,7 +488,7 @@ static bool are_stacks_bounded(const struct mp_leaks *leaks, const struct mp_lea
     return true;
 }
 
-/* Growth that ends at a container's bound is no leak, unless memory runs out before. */
+/* Growth that ends at a container's bound is no leak, unless memory runs out first. */
 static void find_bound(const struct judge *judge, struct mp_leak_finding *finding)
 {
     uint64_t entries, most;
@@ -557,7 +558,8 @@ struct behind {
     uint64_t kept, early, bytes; /* early: blocks made in the first half of the events after the last step */
 };
 
-/* Sites that grow after the last step, such as outputs of an evaluation: no boundary judges them. */
+/* Sites that grow after the last step, such as outputs of an evaluation: no boundary between steps follows, so the rule
+ * cannot judge them. */
 static void find_behind(struct judge *judge)
 {
     const struct mp_model_blocks *blocks = &judge->model->blocks;
@@ -721,7 +723,7 @@ static void find_growing(struct judge *judge)
     mp_leak_places_free(&judge->places);
 }
 
-/* Converts the evidence's steps to the program's own, if one stands for several. */
+/* Converts the steps in the evidence to the program's own steps, if one of these covers several. */
 static void count_in_own_steps(const struct mp_steps *steps, struct mp_leaks *leaks)
 {
     double each = steps->each;

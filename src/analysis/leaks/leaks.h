@@ -20,7 +20,7 @@
 
 struct mp_leaks_query {
     uint16_t track;          /* MP_TRACK_NONE: all */
-    struct mp_window window; /* outstanding blocks are those at its end */
+    struct mp_window window; /* outstanding: live at the window's end */
     struct mp_grouping grouping;
     const struct mp_filter *filter;
     struct mp_suppressions *suppressions; /* NULL: none; counts their uses */
@@ -38,9 +38,9 @@ enum mp_leak_class {
     MP_LEAK_CYCLE,       /* freed too seldom or never, as by Python's garbage collector */
     MP_LEAK_HIDDEN,      /* the process grows, and no recorded block explains it */
     MP_LEAK_RETAINED_ONCE,
-    MP_LEAK_FRAGMENTATION, /* an allocator takes more and more from the layer below while its allocated bytes stay
-                            * level */
-    MP_LEAK_BOUNDED,       /* bounded containers that are not full hold it */
+    MP_LEAK_FRAGMENTATION, /* an allocator takes more and more from the layer below, while its allocated bytes do not
+                            * grow */
+    MP_LEAK_BOUNDED,       /* held by bounded containers that are not full */
     MP_LEAK_CLASSES
 };
 
@@ -48,8 +48,9 @@ struct mp_leak_finding {
     enum mp_leak_class class;
     bool certain;
     bool regrown;       /* one block, replaced by a larger one in every step */
-    bool follows;       /* class hidden: less than recorded blocks grow, so it may be their objects and holes */
-    bool maybe_request; /* or results of one long request, freed when it ended */
+    bool follows;       /* class hidden: it grows less than the recorded blocks, so it may be their Python objects, or
+                         * holes */
+    bool maybe_request; /* or the blocks are results of one long request, freed when it ended */
     uint16_t track;
     uint32_t stack;         /* the place's heaviest site (leak_places.h); 0: none */
     uint64_t bytes, blocks; /* at the last boundary */
@@ -57,15 +58,15 @@ struct mp_leak_finding {
     uint32_t first_step;    /* from 1 */
     double bytes_per_step, blocks_per_step;
     double change;          /* bytes by which a step keeps more than the step before; 0: no trend */
-    bool uneven;            /* the rate changes in another way, so it holds only for these steps */
+    bool uneven;            /* the rate changes irregularly, so it holds only for these steps */
     uint64_t at_twice;      /* bytes after twice as many steps; 0: no forecast */
     uint64_t eta_oom_steps; /* steps until the device is full, from its highest level on; UINT64_MAX: unknown */
-    size_t first_stack, stack_count;    /* in mp_leaks.stacks: the place's that kept several blocks */
+    size_t first_stack, stack_count;    /* in mp_leaks.stacks: the stacks of the place that kept several blocks */
     const struct mp_holders_site *held; /* in mp_leaks.holders; NULL: none of its blocks lived at a look */
     uint64_t entries, most, to_come;    /* class bounded: the container's entries, their bound, and the bytes until it
                                          * is full */
-    /* Findings with the same holder are one cause. They are adjacent. The finding with the highest rate comes first and
-     * has their sums. */
+    /* Findings with the same holder are one cause, and are adjacent. The finding with the highest rate comes first and
+     * has the sums of all of them. */
     uint32_t cause; /* from 0 */
     struct {
         uint32_t sites; /* 0: another finding of this cause has the sums */
@@ -84,15 +85,16 @@ enum mp_verdict { MP_VERDICT_LEAK, MP_VERDICT_CLEAN, MP_VERDICT_UNKNOWN };
 struct mp_leaks {
     enum mp_verdict verdict;
     char reason[240]; /* for verdict unknown: a clause */
-    /* Leaks first, those with blocks before those without; each kind by the causes' bytes per step. */
+    /* Leaks come first, and among them leaks with blocks. Within a kind, causes with more bytes per step come first. */
     MP_VEC(struct mp_leak_finding) findings;
     MP_VEC(uint32_t) stacks;   /* of the findings */
     struct mp_holders holders; /* all recorded blocks; empty without findings */
     uint32_t leaks;            /* number of leaks among the findings */
     uint32_t causes;           /* of the leaks */
-    size_t caches; /* places that replace a block by a larger one, but not as a leak: the loop may be one request, they
-                    * do so too rarely, or the work itself grows */
-    struct mp_leak_finding unsure_growth; /* class hidden, but too short or too little to be sure; bytes 0: none */
+    size_t caches; /* places that replace a block by a larger one without being leaks: the loop may be one request,
+                    * replacement is too rare, or the work itself grows */
+    struct mp_leak_finding unsure_growth; /* class hidden, but over too few steps, or too small, to be sure; bytes 0:
+                                           * none */
     uint64_t suppressed_bytes, suppressed_findings;
     size_t places; /* number of places that were judged */
     uint32_t step_count;
@@ -100,10 +102,10 @@ struct mp_leaks {
     bool grows;                  /* the memory between steps rose over the recorded steps */
     bool running;                /* the program still runs: outstanding means live */
     struct mp_sites outstanding; /* live at the end of the window */
-    uint32_t held_moment;        /* events before it */
+    uint32_t held_moment;        /* number of events before that moment */
     uint64_t held_ns;
     struct mp_sites held; /* live at held_moment; sites that are still live at the last allocation come first */
-    size_t held_lasting;  /* number of these (sites by stack; with groups: all) */
+    size_t held_lasting;  /* number of sites that are still live at the last allocation (with groups: of all rows) */
 };
 
 enum mp_status mp_leaks_find(const struct mp_model *model, const struct mp_leaks_query *query, struct mp_leaks *leaks,

@@ -1,7 +1,7 @@
 /*
  * Growth of each site: its bytes at the last boundary between steps less its bytes at the middle one, per step.
- * Boundaries lie at the same phase of a step, so blocks that live within one step do not count. This is no judgement: a
- * cache that fills grows, too. Pure.
+ * Boundaries lie at the same phase of a step, so blocks that live within one step do not count. Growth alone is no
+ * leak: a cache that fills grows, too. Pure.
  */
 #pragma once
 
@@ -17,6 +17,6 @@ struct mp_site_growths {
 void mp_site_growths_find(const struct mp_model *model, const struct mp_steps *steps, struct mp_site_growths *growths);
 /* Bytes per step. */
 double mp_site_growth(const struct mp_site_growths *growths, uint16_t track, uint32_t stack);
-/* The same for a track, including sites that hold nothing now. */
+/* Bytes per step of a whole track, including sites that hold nothing now. */
 double mp_track_growth(const struct mp_site_growths *growths, uint16_t track);
 void mp_site_growths_free(struct mp_site_growths *growths);

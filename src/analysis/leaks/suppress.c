@@ -36,7 +36,7 @@ enum mp_status mp_suppressions_parse(const char *text, const char *path, struct 
     return MP_OK;
 }
 
-/* For the text before a `*`, the first match is as good as any, so only the last `*` is tried again. */
+/* The first match of the text before a `*` is as good as any later one. So only the last `*` is tried again. */
 static bool matches(const char *pattern, const char *name)
 {
     if (!name) return false;

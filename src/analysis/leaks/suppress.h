@@ -21,7 +21,7 @@ struct mp_suppressions {
 /* Adds the suppressions in `text`. MP_INVALID names `path` and the wrong line. */
 enum mp_status mp_suppressions_parse(const char *text, const char *path, struct mp_suppressions *suppressions,
                                      struct mp_error *error);
-/* The first one that matches a stack; NULL: none. `suppressions` may be NULL. */
+/* The first suppression that matches a stack; NULL: none. `suppressions` may be NULL. */
 struct mp_suppression *mp_suppressions_find(const struct mp_suppressions *suppressions, const struct mp_model *model,
                                             uint32_t stack);
 void mp_suppressions_free(struct mp_suppressions *suppressions);

@@ -12,16 +12,15 @@
 struct mp_compare_query {
     const struct mp_model *models[MP_SIDES];
     struct mp_profile_query asks[MP_SIDES]; /* each recording's track, window and filter */
-    enum mp_profile_of sense;               /* what rows are sorted by: peak, outstanding or allocated */
-    struct mp_grouping grouping;            /* the kind of rows; categories are made by the function. Sorted by growth,
-                                             * the largest increase comes first and the largest decrease last; otherwise
-                                             * the largest change first */
+    enum mp_profile_of sense;               /* rows are sorted by this: peak, outstanding or allocated */
+    struct mp_grouping grouping;            /* the kind of rows; mp_compare_make() makes the categories. If sorted by
+                                             * growth, the largest increase comes first and the largest decrease last;
+                                             * otherwise the largest change comes first */
 };
 
 struct mp_compare_row {
     struct mp_profile_value values[MP_SIDES];
-    uint32_t stacks[MP_SIDES]; /* a stack in the side's recording, one of those summed up here; MP_NONE: none, or a
-                                * group */
+    uint32_t stacks[MP_SIDES]; /* one of the row's stacks, in the side's recording; MP_NONE: none, or a group */
     uint32_t group;            /* string id in mp_compare.groups; MP_NONE: unknown, or a site */
     uint32_t found;            /* number of rows found */
 };

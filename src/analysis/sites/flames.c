@@ -56,8 +56,8 @@ static void add_values(struct mp_flames *flames, enum mp_flame_side side, uint32
     flames->sums[side].blocks += sample->values[sense].blocks;
 }
 
-/* Drops the interpreter's own frames: their path changes for the same line once Python has specialised its
- * instructions. The interpreter's shared object is the one that calls a Python frame. */
+/* Drops the interpreter's own frames. For one line of Python they change once Python has specialised its instructions.
+ * The interpreter's shared object is the one whose frame calls a Python frame. */
 static void drop_interpreter(struct mp_stack_lines *lines)
 {
     const char *interpreter = NULL;

@@ -18,7 +18,7 @@ struct mp_flame_frame {
 
 struct mp_flame {
     struct mp_profile_value values[MP_SIDES];
-    uint32_t stacks[MP_SIDES]; /* a stack in the side's recording, one of those summed up here; MP_NONE: none */
+    uint32_t stacks[MP_SIDES]; /* one of the flame's stacks, in the side's recording; MP_NONE: none */
 };
 
 struct mp_moved;
@@ -29,7 +29,7 @@ struct mp_flames {
     const struct mp_moved *moved;
     struct mp_intern texts;
     struct mp_intern labels;              /* mp_frame_label(); number N is of frame N - 1 */
-    MP_VEC(struct mp_flame_frame) frames; /* each with its file and line from the first stack that has it */
+    MP_VEC(struct mp_flame_frame) frames; /* with file and line from the first stack that has the frame */
     struct mp_intern paths;               /* frame numbers (uint32_t) of flame N - 1, outermost first */
     MP_VEC(struct mp_flame) flames;
     struct mp_profile_value sums[MP_SIDES];

@@ -19,8 +19,8 @@ enum mp_group_by {
     MP_GROUP_FILE,     /* file of the headline */
     MP_GROUP_LIBRARY,  /* shared object of the innermost native frame outside of allocators */
     MP_GROUP_REGION,   /* the innermost region at the block's birth */
-    MP_GROUP_SIZE,     /* its size at that moment, in bytes */
-    MP_GROUP_THREAD,   /* that allocated it: "python3 4711" */
+    MP_GROUP_SIZE,     /* the block's size at that moment, in bytes */
+    MP_GROUP_THREAD,   /* the thread that allocated the block: "python3 4711" */
     MP_GROUP_STREAM,   /* PyTorch's number */
     MP_GROUP_POOL,     /* "default", PyTorch's pair of numbers "(0, 1)", or the name of an application's pool */
     MP_GROUP_MODULE,   /* the path of the module that was running, or whose backward was */
@@ -35,7 +35,7 @@ struct mp_grouping {
     enum mp_group_by by;
     unsigned frames; /* MP_GROUP_FRAMES */
     enum mp_sort_by sort;
-    /* MP_GROUP_CATEGORY: made before; or NULL, and made with the user's rules (NULL: none) */
+    /* MP_GROUP_CATEGORY: existing categories. NULL: they are made, with the user's rules (NULL: no rules) */
     const struct mp_categories *categories;
     const struct mp_rules *rules;
 };
@@ -60,12 +60,12 @@ struct mp_groups {
     uint32_t *regions;
     struct mp_placements placements;
     const struct mp_categories *categories;
-    struct mp_categories *made; /* the same, if made here */
+    struct mp_categories *made; /* the categories that this context made and frees */
     bool guessed;               /* the last block's category is a guess */
     size_t root;                /* mp_module_root() */
 };
 
-/* For blocks as of `moment` events. */
+/* Opens the context for blocks as they are after `moment` events. */
 void mp_groups_open(const struct mp_model *model, const struct mp_grouping *grouping, uint32_t moment,
                     struct mp_intern *names, struct mp_groups *groups);
 /* The string id in `names` of the group of a stack or block; MP_NONE: unknown. */

@@ -21,8 +21,8 @@ uint32_t mp_birth_period(const struct mp_model *model, const struct mp_steps *st
 struct site {
     uint32_t period;
     int from, to;                 /* moments of the current period: [from, to) */
-    uint32_t change[MOMENTS + 2]; /* of earlier periods: how many more of them live at a moment than at the one before;
-                                   * modulo 2^32, as is their sum */
+    uint32_t change[MOMENTS + 2]; /* number of earlier periods that live at a moment, less their number at the moment
+                                   * before; wraps around modulo 2^32, and so does the sum */
 };
 
 struct search {

@@ -9,17 +9,17 @@
 #include "base/memory.h"
 #include "base/order.h"
 
-#define LINES_MAX                                                                                                      \
-    500 /* lines of a function; a longer one is matched by order alone, as far as both sides have lines                \
-         */
+/* Lines of a function; longer functions are matched by order alone, as far as both sides have lines. */
+#define LINES_MAX 500
 #define PAIR      1024
-#define SAME_PAIR (1u << 20) /* above the worth of LINES_MAX other pairs; LINES_MAX such pairs are still below 2^32 */
+#define SAME_PAIR (1u << 20) /* worth more than LINES_MAX other pairs; the sum of LINES_MAX of them is below 2^32 */
 
 /* A line that allocates, itself or in its callees. */
 struct line {
     uint32_t function; /* number */
     uint32_t line;
-    /* Two bits for each called function, by its name: one in each word, so that few sets of calls look the same. */
+    /* A set of called functions. The hash of a function's name sets one bit in each word: with two bits, few sets look
+     * the same. */
     uint64_t calls[2];
 };
 
@@ -83,16 +83,16 @@ static void list_lines(struct side *side, struct mp_intern *functions)
     side->lines.count = kept;
 }
 
-/* One function's lines on both sides, and for each earlier line its later one (+ 1; 0: none). */
+/* One function's lines on both sides, and for each earlier line the matching later line (+ 1; 0: none). */
 struct match {
     const struct line *before, *after;
     size_t befores, afters;
     uint32_t *with;
 };
 
-/* The worth of pairing two lines. A pair with the same calls outweighs any number of other pairs. Then similar calls
- * count, then an unmoved line. Two versions of an edited line count as the same line if they share at least half of
- * their calls. Lines without calls show nothing. */
+/* The worth of a pair of lines. A pair with the same calls outweighs any number of other pairs. Next comes the
+ * similarity of calls, then whether the line has not moved. Two versions of an edited line count as the same line if
+ * they share at least half of their calls. Lines without calls show nothing. */
 static uint32_t worth(const struct match *match, size_t i, size_t k)
 {
     const uint64_t *before = match->before[i].calls, *after = match->after[k].calls;
@@ -130,7 +130,7 @@ static void match_calls(struct match *match)
     free(best);
 }
 
-/* Between two matched lines, matches the others in order if both sides have equally many. */
+/* Matches the remaining lines between two matched lines in order, if both sides have equally many. */
 static void match_rest(struct match *match)
 {
     for (size_t i = 0, k = 0; i < match->befores;) {

@@ -40,7 +40,7 @@ static void place_held(const struct mp_model *model, struct mp_placements *place
     free(sorted);
 }
 
-/* For tracks whose sizes are the requested ones. */
+/* Fills in the requests on tracks whose block sizes are the requested sizes. */
 static void place_requested(const struct mp_model *model, struct mp_placements *placements)
 {
     const struct mp_model_blocks *blocks = &model->blocks;
@@ -63,7 +63,7 @@ struct usual {
     uint64_t requested, stream, pool;
     uint32_t known;
 };
-#define USUAL_LEAST 3 /* blocks that agree */
+#define USUAL_LEAST 3 /* least number of blocks that must agree */
 
 static uint64_t key_of(const struct mp_model *model, uint32_t block)
 {

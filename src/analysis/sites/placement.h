@@ -1,7 +1,7 @@
 /*
  * Requests to PyTorch's caching allocator, block by block, with stream and pool, if the recording has its history or
- * segments. A history may lack blocks. It then gets the request of the other blocks of its site, module and size, if
- * these agree. Pure; the result is the caller's.
+ * segments. A history may lack a block. The block then gets the request of the other blocks of its site, module and
+ * size, if these agree. Pure; the result is the caller's.
  */
 #pragma once
 
@@ -33,8 +33,8 @@ void mp_placements_free(struct mp_placements *placements);
 struct mp_rounding {
     uint64_t bytes;           /* of all blocks */
     uint64_t known_bytes;     /* bytes of blocks with a known request */
-    uint64_t usual_bytes;     /* the part of these known from other blocks of the site */
-    uint64_t requested_bytes; /* the requests for these */
+    uint64_t usual_bytes;     /* the part of known_bytes that is known from other blocks of the site */
+    uint64_t requested_bytes; /* sum of the requests for the blocks in known_bytes */
 };
 static inline bool mp_rounding_is_whole(const struct mp_rounding *rounding)
 {

@@ -19,7 +19,7 @@ struct shares {
 MP_ORDER(by_site_heaviest_first, struct share,
          MP_RISING(site) ?: MP_FALLING(of.bytes) ?: MP_FALLING(of.blocks) ?: MP_RISING(of.kind) ?: MP_RISING(of.of))
 
-/* Adds a block to the site's share for `of`: the stack that freed the block, or a text of its metadata. */
+/* Adds a block to the share `of` of its site: the stack that freed the block, or a text of its metadata. */
 static void add_share(struct shares *shares, uint32_t site, uint32_t of, uint8_t kind, uint64_t bytes)
 {
     bool fresh;

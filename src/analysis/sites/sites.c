@@ -11,7 +11,7 @@
 
 /* The modules of a network that a site's blocks belong to, as patterns ("blocks.*.attn"). Pure. */
 
-#define PATTERNS_MAX 16 /* for one site; modules that fit none of them are left out */
+#define PATTERNS_MAX 16 /* for one site; modules that fit none of these patterns are left out */
 
 /* The bytes that one module allocated at a site. */
 struct share {
@@ -103,7 +103,7 @@ static void site_modules_find(const struct mp_model *model, const struct mp_live
     mp_map_free(&shares.index);
 }
 
-/* The key of a site while sites are counted; groups by block add their group. */
+/* The key of a site while sites are counted; groupings by block add the group. */
 struct key {
     uint32_t stack, group;
     uint32_t track;
@@ -205,7 +205,7 @@ static void merge_site(struct mp_site *into, const struct mp_site *from, uint64_
     into->stack = from->stack;
 }
 
-/* Replaces sites by one site for each (track, group). */
+/* Merges all sites of one track and group into one site. */
 static void merge_groups(struct counting *counting)
 {
     struct mp_sites *sites = counting->sites;

@@ -7,7 +7,7 @@
 #include "analysis/sites/live.h"
 #include "model/spans.h"
 
-/* A pattern for the paths of a network's modules ("blocks.*.attn"), with what their blocks of one site hold. */
+/* A pattern for the paths of a network's modules ("blocks.*.attn"), with the bytes of these modules at one site. */
 struct mp_site_module {
     uint32_t pattern; /* string id in mp_sites.groups */
     uint64_t bytes;
@@ -29,11 +29,12 @@ struct mp_site {
     uint16_t track;
     uint32_t first_module, module_count;     /* indices into mp_sites.modules, the heaviest first; only for sites by
                                               * stack */
-    uint32_t first_free, free_count;         /* likewise in mp_sites.frees: the stacks that freed its blocks later */
-    uint32_t first_metadata, metadata_count; /* likewise in mp_sites.metadata: the texts about its blocks */
-    /* The number of periods (see growth.h) in which its live blocks were born; blocks of the base count as none. A
-     * group has the highest number of its sites. */
-    uint32_t births, first_step, last_step; /* steps: 0 for none, or for before the first */
+    uint32_t first_free, free_count;         /* indices into mp_sites.frees: the stacks that freed the site's blocks
+                                              * later */
+    uint32_t first_metadata, metadata_count; /* indices into mp_sites.metadata: the texts about the site's blocks */
+    /* The number of periods (see growth.h) in which its live blocks were born; blocks of the base do not count. A group
+     * has the highest number among its sites. */
+    uint32_t births, first_step, last_step; /* steps: 0: none, or before the first step */
 };
 
 struct mp_sites {

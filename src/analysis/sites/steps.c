@@ -13,9 +13,9 @@
  * One pass over the events serves all steps and regions, however they nest or cross on several threads. Spans begin and
  * end only at noted events, so a stretch between two of these is the unit: only its last and its highest level count. A
  * region's peak is the maximum over the stretches since its begin. `maxima` has, oldest first, each maximum that no
- * later one reaches. The maximum since a moment is then the first entry at or after it. A free counts in every open
- * region in which its block was born, but is booked only once: on the youngest of these. A region that closes adds up
- * its bookings and those of younger open regions, and passes its own to the next older region.
+ * later one reaches. So the maximum since a moment is the first entry at or after that moment. A free counts in every
+ * open region in which its block was born. It is booked only once, on the youngest of these regions. When a region
+ * closes, it sums its own bookings and those of younger open regions, and passes its own on to the next older region.
  */
 struct span {
     uint32_t name, first, end; /* string id; events [first, end) */
@@ -46,7 +46,7 @@ struct sweep {
     MP_VEC(struct open_span) open; /* by beginning */
     MP_VEC(struct maximum) maxima;
     struct mp_map rows;         /* name + 1, to index in report->regions */
-    MP_VEC(struct peaks) peaks; /* beside report->regions */
+    MP_VEC(struct peaks) peaks; /* parallel to report->regions */
     struct mp_steps steps;
     bool steps_over; /* the last step has ended, but the events go on */
     const struct mp_window *window;
@@ -167,7 +167,8 @@ static void open_due(struct sweep *sweep, uint32_t event)
     mp_vec_add(&sweep->open, open);
 }
 
-/* Ends the open step. Until now, `allocated` and `freed` of its row have the negative amounts from before it. */
+/* Ends the open step. Until now, `allocated` and `freed` of the step's row have the amounts from before the step,
+ * negated. */
 static void end_step(struct sweep *sweep)
 {
     if (!sweep->report->steps.count) return;
@@ -207,7 +208,7 @@ static void book_free(struct sweep *sweep, uint32_t event, uint64_t freed)
 {
     uint32_t born = sweep->model->blocks.alloc_event[sweep->model->events.subject[event]];
     if (born == MP_NONE) return;
-    size_t holders = sweep->open.count; /* most often, the youngest has it */
+    size_t holders = sweep->open.count; /* most often, the block was born in the youngest region */
     if (sweep->spans.at[sweep->open.at[holders - 1].span].first > born) holders = open_since(sweep, born);
     if (holders) sweep->open.at[holders - 1].freed_inside += freed;
 }
@@ -263,7 +264,7 @@ static void run_sweep(struct sweep *sweep)
         run_stretch(sweep, next, event);
         if (event == note) close_due(sweep, event), open_due(sweep, event);
         if (event == step) change_step(sweep);
-        next = event + (event == note); /* an inferred step begins with an event that counts */
+        next = event + (event == note); /* the first event of an inferred step itself counts in the step */
         i += event == note;
     }
     run_stretch(sweep, next, count);

@@ -1,5 +1,5 @@
 /*
- * The effect of each step and each region on a track's memory. A region's peak and allocations cover its time on all
+ * How each step and each region changes a track's memory. A region's peak and allocations cover its time on all
  * threads, because backward() works on other threads than its caller. Pure.
  */
 #pragma once
@@ -17,16 +17,16 @@ struct mp_step_row {
     uint64_t peak_bytes; /* highest allocated bytes from begin to end */
     uint64_t end_bytes;
     uint32_t peak_moment; /* number of past events when the peak was first reached */
-    bool to_end;          /* nothing ended it: it goes to the recording's end */
+    bool to_end;          /* nothing ended the step: it goes to the recording's end */
 };
 
-/* All closed regions of one name. One that is open at the end closes there. */
+/* All closed regions of one name. A region that is open at the recording's end closes there. */
 struct mp_region_row {
     uint32_t name; /* string id */
     uint64_t count;
     uint64_t mean_peak_bytes, p50_peak_bytes, p95_peak_bytes, p99_peak_bytes, max_peak_bytes;
     uint64_t total_allocated_bytes;
-    uint64_t kept_bytes; /* allocated inside and live at its end, summed */
+    uint64_t kept_bytes; /* bytes allocated inside a region and live at its end, summed over the regions */
     uint64_t total_ns;
 };
 
@@ -57,7 +57,7 @@ struct mp_step_groups {
     uint64_t *bytes; /* of step N of the report and group G: bytes[N * columns + G's column] */
 };
 
-/* For the steps of a report. The result is the caller's. */
+/* Finds the groups for the steps of a report. The result is the caller's. */
 void mp_step_groups_find(const struct mp_model *model, const struct mp_step_report *report,
                          const struct mp_grouping *grouping, struct mp_step_groups *groups);
 void mp_step_groups_free(struct mp_step_groups *groups);

@@ -11,7 +11,7 @@
 #include "base/order.h"
 #include "base/units.h"
 
-#define SAME_LEAST 0.5 /* fewer allocations at common sites than this share mean different programs */
+#define SAME_LEAST 0.5 /* if a smaller share of the allocations is at common sites, the programs differ */
 
 struct sizing {
     const struct mp_size_question *question;
@@ -79,7 +79,7 @@ static void find_needs(struct sizing *sizing)
     add_need(sizing, last + 1);
 }
 
-/* From zero to a third beyond the answer. */
+/* Fills the plot, from zero to a third beyond the answer. */
 static void find_plot(struct sizing *sizing)
 {
     struct mp_size_answer *answer = sizing->answer;

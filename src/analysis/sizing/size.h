@@ -14,12 +14,12 @@
 
 struct mp_size_probe {
     const struct mp_model *model;
-    const char *name; /* of its file */
+    const char *name; /* the file's name */
     uint64_t batch;
 };
 
 struct mp_size_question {
-    const struct mp_size_probe *probes; /* a batch may come several times */
+    const struct mp_size_probe *probes; /* several may have the same batch */
     size_t count;
     const char *track;         /* NULL: the largest probe's default track */
     uint64_t capacity, margin; /* bytes */
@@ -62,18 +62,18 @@ struct mp_size_answer {
     const char *binds;                    /* what the limit is for: "allocated", "reserved" or "device" */
     uint64_t outside_least, outside_most; /* device memory outside of the allocator; MP_BYTES_UNKNOWN */
     MP_VEC(struct mp_size_probed) probes; /* in rising order */
-    size_t batches;                       /* number of different batches among them */
-    uint64_t largest;                     /* batch that certainly fits; 0: none */
-    uint64_t about;      /* largest batch if all sizes are the likely ones, or `largest`; UINT64_MAX: any */
+    size_t batches;                       /* number of different batches among the probes */
+    uint64_t largest;                     /* largest batch that certainly fits; 0: none */
+    uint64_t about;      /* largest batch if all sizes are the likely ones, and at least `largest`; UINT64_MAX: any */
     bool endless;        /* every batch that was tried fits */
     uint64_t expandable; /* `about` with expandable segments; 0: not asked, or not larger */
     uint64_t room;       /* bytes in `high` at `largest` for scratch memory that no probe had */
-    MP_VEC(struct mp_size_need) needs; /* batches in question, `largest`, `about` and one more, ascending */
+    MP_VEC(struct mp_size_need) needs; /* the batches asked for, `largest`, `about` and one more, ascending */
     MP_VEC(struct mp_size_need) plot;  /* from zero to beyond the answer, evenly spaced */
     MP_VEC(struct mp_size_site) sites; /* the largest first */
     uint64_t opaque;                   /* unsolved bytes at the answer's peak */
     size_t opaque_sites;               /* number of the program's unsolved sites, also outside of the peak */
-    bool proved;                       /* from three batches, with too few unsolved bytes to matter */
+    bool proved;                       /* based on three batches, with too few unsolved bytes to matter */
     MP_VEC(char *) notes;              /* sentences, owned */
 };
 

@@ -48,7 +48,7 @@ enum { BY_WHOLE, BY_PYTHON, BY_NAMES, WAYS };
 /* Per stack. */
 struct keys {
     uint64_t *by[WAYS];
-    unsigned char *backward; /* below the border of backward, so in a thread that backward()'s caller waits for */
+    unsigned char *backward; /* the stack runs in backward, so on a thread that the caller of backward() waits for */
 };
 
 static void make_keys(const struct mp_model *model, struct keys *keys)
@@ -110,8 +110,8 @@ static void number_block(struct numbering *numbering, size_t source, uint64_t ke
     numbering->alignment->of[source].site[block] = site;
 }
 
-/* Numbers blocks whose site is not in all recordings, or that have no number yet. Sites from `before` on come from this
- * way. */
+/* Numbers the blocks without a number, or whose site is not in all recordings, by one of the three keys. Sites from
+ * `before` on are those of this key. */
 static void number_by(struct numbering *numbering, size_t way, size_t source, size_t before, uint16_t all)
 {
     const struct mp_model *model = numbering->sources[source].model;

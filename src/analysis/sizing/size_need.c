@@ -5,9 +5,8 @@
 
 #define LITTLE    0.01                /* share of the largest probe's peak that may be unsolved without notice */
 #define BATCH_MAX (UINT64_C(1) << 40) /* no batch is larger */
-#define STEPS                                                                                                          \
-    256 /* replays of lower batches, from the bound of the allocated bytes on; mostly few                              \
-         * are needed */
+/* Most replays below the bound by allocated bytes; usually few are needed. */
+#define STEPS 256
 
 static uint64_t max_of(uint64_t one, uint64_t other)
 {
@@ -58,7 +57,7 @@ static struct mp_size_error check_reserved(struct mp_size_predictor *predictor, 
     return error;
 }
 
-/* Tries both ways, as not all recordings say whether their segments were expandable. */
+/* Tries with and without expandable segments, since not all recordings say whether they had them. */
 static void choose_settings(struct mp_size_predictor *predictor, const struct mp_size_probed *probed, size_t count)
 {
     predictor->settings = predictor->pool.recorded;
@@ -152,7 +151,7 @@ static void judge(const struct mp_size_predictor *predictor, struct mp_size_need
                                                              : MP_FITS_UNSURE;
 }
 
-/* Only the allocated bytes, which are fast to predict. */
+/* Predicts only the allocated bytes, which is fast. */
 static struct mp_size_need allocated_at(const struct mp_size_predictor *predictor, uint64_t batch, bool *exact)
 {
     struct mp_size_height height = mp_size_curve_at(predictor->plan, (double)batch);
@@ -199,7 +198,7 @@ static bool fits(struct mp_size_predictor *predictor, uint64_t batch, enum mp_si
 static uint64_t bound_largest(const struct mp_size_predictor *predictor, enum mp_size_measure measure)
 {
     uint64_t largest = 0, above = 1;
-    /* Between probes, a bound may be wider than at them. */
+    /* Between two probes, a bound may be wider than at either of them. */
     for (size_t i = 0; i < predictor->plan->batches.count; i++) {
         uint64_t batch = (uint64_t)predictor->plan->batches.at[i];
         if (allocated_fits(predictor, batch, measure)) above = batch;
@@ -214,9 +213,9 @@ static uint64_t bound_largest(const struct mp_size_predictor *predictor, enum mp
     return largest;
 }
 
-/* Reserved memory may also fall with the batch: segments come in whole units, and one size may use what another leaves.
- * The search therefore begins at the bound by allocated bytes, and goes down in even steps to the first batch that
- * fits. It then halves the interval above. */
+/* Reserved memory may also fall with the batch: segments come in whole units, and blocks of one size may use the rests
+ * that another leaves. The search therefore begins at the bound by allocated bytes, and goes down in even steps to the
+ * first batch that fits. It then halves the interval above. */
 uint64_t mp_size_find_largest(struct mp_size_predictor *predictor, enum mp_size_measure measure)
 {
     uint64_t largest = bound_largest(predictor, measure), step = largest / STEPS + 1, above = largest + 1;

@@ -3,8 +3,8 @@
  * reserved bytes, and device memory outside of it. Each is widened by the method's errors at the probes. Pure.
  *
  * A batch fits (`yes`) if the high bound is within the limit and can be trusted. It can be trusted up to the largest
- * probe. Beyond that, it takes three probed batches, and unsolved bytes of at most 1 % of the largest one's peak. A
- * batch does not fit (`no`) if the low bound is above the limit. Otherwise it is `unsure`.
+ * probe. Beyond that, trust takes three probed batches, and at most 1 % unsolved bytes in the peak of the largest one.
+ * A batch does not fit (`no`) if the low bound is above the limit. Otherwise it is `unsure`.
  */
 #pragma once
 
@@ -23,9 +23,9 @@ struct mp_size_predictor {
     bool proved;
     struct mp_size_error error; /* of allocated bytes */
     /* The caching allocator, if the track is one and the probes say what it reserved. */
-    bool reserves, blocks; /* blocks: allocated bytes were recorded as blocks, not as requests */
+    bool reserves, blocks; /* blocks: blocks: recorded sizes are those of blocks, not of requests */
     struct mp_size_pool pool;
-    struct mp_torch_settings settings; /* settings with which the model's errors at the probes are smallest */
+    struct mp_torch_settings settings; /* the settings that give the smallest errors at the probes */
     struct mp_size_error reserved_error;
     uint64_t outside_least, outside_most; /* device memory outside of the allocator at the probes; MP_BYTES_UNKNOWN */
 };

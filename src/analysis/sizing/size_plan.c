@@ -11,9 +11,9 @@
 #include "model/track.h"
 
 #define ROUNDING  512u     /* PyTorch's allocators on devices hand out multiples of this */
-#define REMAINDER 1048576u /* they leave up to this much unsplit at the end of a larger block */
+#define REMAINDER 1048576u /* and leave a remainder of up to this size unsplit at the end of a block */
 #define NEARBY    64       /* earlier blocks of a site to compare a block with */
-#define CASES     2.0      /* times the most that probes had */
+#define CASES     2.0      /* an unknown size may be this many times the largest one of the probes */
 
 struct planning {
     const struct mp_size_source *sources;
@@ -31,8 +31,8 @@ double mp_size_growth(const struct mp_size_plan *plan, double batch)
     return CASES * times * times;
 }
 
-/* Sizes without a rule should not fall at a larger batch. At a batch up to a probe, the most is therefore that of the
- * probes up to it. */
+/* Sizes without a rule should not fall at a larger batch. So for a batch up to a probe, the largest size of the probes
+ * up to that one counts. */
 static double most_seen(const struct mp_size_plan *plan, const struct mp_size_value *value, double batch)
 {
     double most = 0;
@@ -70,7 +70,7 @@ static uint32_t add_value(struct planning *planning, const struct mp_size_value 
     return (uint32_t)planning->plan->values.count - 1;
 }
 
-/* Bounds of a size without a rule: at least the lowest that probes had, at most `varies`. */
+/* Bounds of a size without a rule: from the lowest value at the probes to `varies`. */
 static void make_opaque(const struct planning *planning, struct mp_size_value *value)
 {
     double least = value->seen[0];
@@ -83,7 +83,8 @@ static void make_opaque(const struct planning *planning, struct mp_size_value *v
     value->high = (struct mp_size_sum){{0}};
 }
 
-/* Nearly always a block has no unsplit remainder. Three probes hardly agree on that by chance. */
+/* First tries sizes without an unsplit remainder, as nearly all blocks have: three probes hardly agree on these by
+ * chance. */
 static void solve(const struct mp_size_batches *batches, const struct mp_size_seen *seen,
                   struct mp_size_solution *solution)
 {

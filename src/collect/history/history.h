@@ -57,10 +57,9 @@ bool mp_history_join(const struct mp_history_alloc *allocs, size_t alloc_count, 
                      size_t entry_count, uint32_t *alloc_of, size_t *pairs);
 
 #define MP_HISTORY_ALLOCS (UINT32_C(1) << 17)
-#define MP_HISTORY_CLOSE_NS                                                                                            \
-    INT64_C(500000)                            /* most entries' times must differ less from the recorder's; otherwise  \
-                                                * none is believed */
-#define MP_HISTORY_ENTRIES (UINT32_C(1) << 18) /* most entries of one reading, and most parts of segments */
+/* Most entries' times must differ less from the recorder's; otherwise none is believed. */
+#define MP_HISTORY_CLOSE_NS INT64_C(500000)
+#define MP_HISTORY_ENTRIES  (UINT32_C(1) << 18) /* most entries of one reading, and most parts of segments */
 
 struct mp_history_track {
     bool followed;                           /* the track of PyTorch's caching allocator of a CUDA device */

@@ -5,9 +5,8 @@
 #include <string.h>
 
 #define MASK "***"
-#define LOOKED_AT                                                                                                      \
-    256 /* letters that decide whether a word is a token; bounds the time for a hostile "sk-sk-sk-..."                 \
-         */
+/* Letters that decide whether a word is a token; bounds the time for a hostile "sk-sk-sk-...". */
+#define LOOKED_AT 256
 
 enum letters { HEX, ALNUM, WORD, DOTTED, BASE64, TO_BLANK };
 

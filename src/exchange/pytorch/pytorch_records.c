@@ -9,9 +9,8 @@
 #define PATH_MOST  4096 /* bytes of a path or a name in a traceback */
 #define NODE_MOST  8192 /* bytes of the texts about a graph's node */
 #define STACK_MOST 4096
-#define JOINED_MOST                                                                                                    \
-    (UINT64_C(1) << 26) /* most frames of stacks that are joined with their forward pass, over all                     \
-                         * entries */
+/* Most frames of stacks that are joined with their forward pass, over all entries. */
+#define JOINED_MOST (UINT64_C(1) << 26)
 
 static const char *const key_names[MP_KEYS] = {
     [MP_KEY_ACTION] = "action",

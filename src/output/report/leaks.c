@@ -300,9 +300,8 @@ static void put_pinned_cache(struct mp_json *json, const struct mp_model *model)
     mp_json_end_object(json);
 }
 
-#define PINNED_LEAST                                                                                                   \
-    (UINT64_C(1) << 20) /* bytes: reading values back leaves a few small blocks in the cache, which are                \
-                         * not worth a line */
+/* Bytes: reading values back leaves a few small blocks in the cache, which are not worth a line. */
+#define PINNED_LEAST (UINT64_C(1) << 20)
 
 void mp_pinned_cache_text(struct mp_text *text, const struct mp_model *model)
 {
