@@ -91,14 +91,11 @@ static uint64_t less(uint64_t from, uint64_t pattern)
     return from > pattern ? from - pattern : 0;
 }
 
-/* Checkpointing counts by the allocated peak alone. Its reserved bytes depend on the order in which blocks are
- * recomputed. PyTorch may also stop once it has the last block that backward needs. */
 static bool is_worth(const struct mp_advise *advise, const struct mp_change *change)
 {
     unsigned parts = change->kind == MP_CHANGE_CHECKPOINT ? WORTH_TIME : WORTH;
-    if (change->saved && change->saved >= advise->peak / parts) return true;
-    return change->pattern != MP_CHANGE_CHECKPOINTING && change->saved_reserved &&
-           change->saved_reserved >= advise->reserved / parts;
+    return (change->saved && change->saved >= advise->peak / parts) ||
+           (mp_change_is_reserved(change) && change->saved_reserved >= advise->reserved / parts);
 }
 
 static void fill_savings(const struct mp_advise *advise, const struct outcome *outcome, struct mp_change *change)
@@ -171,22 +168,17 @@ static void prove(struct adviser *a, struct mp_changes *proposed)
     mp_vec_free(proposed);
 }
 
-static uint64_t weight(const struct mp_change *change)
-{
-    bool by_allocated = change->pattern == MP_CHANGE_CHECKPOINTING || change->saved > change->saved_reserved;
-    return by_allocated ? change->saved : change->saved_reserved;
-}
-
 /* True if another kind of module saves as much at a lower cost. */
 static bool is_outdone(const struct mp_advise *advise, size_t number)
 {
     const struct mp_change *change = &advise->changes.at[number];
     for (size_t i = 0; change->pattern == MP_CHANGE_CHECKPOINTING && i < advise->changes.count; i++) {
         const struct mp_change *other = &advise->changes.at[i];
-        if (other->pattern != MP_CHANGE_CHECKPOINTING || weight(other) < weight(change) ||
+        if (other->pattern != MP_CHANGE_CHECKPOINTING || mp_change_saving(other) < mp_change_saving(change) ||
             mp_change_price(other) > mp_change_price(change))
             continue;
-        if (weight(other) > weight(change) || mp_change_price(other) < mp_change_price(change) || i < number)
+        if (mp_change_saving(other) > mp_change_saving(change) || mp_change_price(other) < mp_change_price(change) ||
+            i < number)
             return true;
     }
     return false;
@@ -352,12 +344,12 @@ static void add_checkpoints(struct adviser *a)
     drop_outdone(a->advise);
 }
 
-static int by_weight(const void *a, const void *b)
+static int by_saving(const void *a, const void *b)
 {
     const struct mp_change *x = a, *y = b;
     bool leaks = x->pattern == MP_CHANGE_LEAK, other = y->pattern == MP_CHANGE_LEAK;
     if (leaks != other) return leaks ? -1 : 1;
-    if (weight(x) != weight(y)) return weight(x) < weight(y) ? 1 : -1;
+    if (mp_change_saving(x) != mp_change_saving(y)) return mp_change_saving(x) < mp_change_saving(y) ? 1 : -1;
     if (x->pattern != y->pattern) return x->pattern < y->pattern ? -1 : 1;
     return x->place < y->place ? -1 : x->place > y->place;
 }
@@ -530,7 +522,7 @@ static void sort_changes(struct mp_advise *advise)
     size_t *places = mp_alloc_zeroed(advise->changes.count + 1, sizeof *places);
     for (size_t i = 0; i < advise->changes.count; i++)
         advise->changes.at[i].place = i;
-    if (advise->changes.count) qsort(advise->changes.at, advise->changes.count, sizeof *advise->changes.at, by_weight);
+    if (advise->changes.count) qsort(advise->changes.at, advise->changes.count, sizeof *advise->changes.at, by_saving);
     for (size_t i = 0; i < advise->changes.count; i++)
         places[advise->changes.at[i].place] = i;
     for (size_t i = 0; i < advise->fit.changes.count; i++)

@@ -68,6 +68,19 @@ static inline double mp_change_price(const struct mp_change *change)
     return change->share < 0 ? 2 : change->share;
 }
 
+/* True if the change is ranked and shown by reserved memory. Checkpointing never is: its reserved bytes depend on the
+ * order in which blocks are recomputed. PyTorch may also stop once it has the last block that backward needs. */
+static inline bool mp_change_is_reserved(const struct mp_change *change)
+{
+    return change->kind == MP_CHANGE_ALLOCATOR ||
+           (change->pattern != MP_CHANGE_CHECKPOINTING && change->saved_reserved > change->saved);
+}
+
+static inline uint64_t mp_change_saving(const struct mp_change *change)
+{
+    return mp_change_is_reserved(change) ? change->saved_reserved : change->saved;
+}
+
 const char *mp_change_kind_name(enum mp_change_kind kind);
 const char *mp_change_pattern_name(enum mp_change_pattern pattern);
 /* MP_CHANGE_KINDS: there is no such name. */

@@ -247,17 +247,6 @@ struct table {
     const struct mp_advise *advise;
 };
 
-/* True if the change is about reserved memory. */
-static bool is_reserved(const struct mp_change *change)
-{
-    return change->kind == MP_CHANGE_ALLOCATOR || change->saved_reserved > change->saved;
-}
-
-static uint64_t saving_of(const struct mp_change *change)
-{
-    return change->saved ? change->saved : change->saved_reserved;
-}
-
 static void get_part(struct mp_value *value, const void *of, const void *row, size_t part)
 {
     struct words words;
@@ -292,15 +281,16 @@ static void get_number(struct mp_value *value, const void *of, const void *row)
 static void get_saves(struct mp_value *value, const void *of, const void *row)
 {
     const struct mp_change *change = row;
-    value->number = is_reserved(change) ? change->saved_reserved : change->saved;
+    value->number = mp_change_saving(change);
     if (!change->saved && !change->saved_reserved) value->text = "it fits";
 }
 
-MP_GETTER(get_then, struct mp_change, change, value->number = is_reserved(change) ? change->reserved : change->peak)
+MP_GETTER(get_then, struct mp_change, change,
+          value->number = mp_change_is_reserved(change) ? change->reserved : change->peak)
 
 static void get_memory(struct mp_value *value, const void *of, const void *row)
 {
-    value->text = is_reserved(row) ? "reserved" : "allocated";
+    value->text = mp_change_is_reserved(row) ? "reserved" : "allocated";
 }
 
 MP_GETTER(get_share, struct mp_change, change, value->real = change->module && change->share >= 0 ? change->share : NAN)
@@ -329,9 +319,9 @@ static void get_evidence(struct mp_value *value, const void *of, const void *row
 static void get_best(struct mp_value *value, const void *of, const void *row)
 {
     const struct mp_change *change = row;
-    value->number = saving_of(change);
+    value->number = mp_change_saving(change);
     mp_buffer_printf(&value->made, "%s%s%s", change->exact ? "" : "~", mp_bytes(value->number),
-                     change->saved ? "" : " of reserved memory");
+                     mp_change_is_reserved(change) ? " of reserved memory" : "");
 }
 
 enum { RESERVED = 1, STACK = 2 }; /* bits of columns */

@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "leakbench/world.h"
 #include "output/form/text.h"
+#include "output/report/advise.h"
 #include "output/report/columns.h"
 #include "output/report/frame_choice.h"
 #include "output/report/site_apart.h"
@@ -381,9 +382,46 @@ START_TEST(cells_of_notebooks_are_named)
         "ipykernel_notes.py:9 train");
 }
 
-MP_SUITE("output", functions_are_named_without_their_types, cells_of_notebooks_are_named,
-         stacks_alike_differ_in_a_call_of_their_own, rows_that_no_name_tells_apart_are_counted,
-         rows_of_two_tracks_name_them_unless_the_table_does, as_many_as_there_are_are_counted_in_english,
-         csv_is_quoted_and_runs_nothing, sentences_clean_what_they_quote, json_is_nested_and_exact,
-         json_strings_are_always_utf8, json_names_each_character, tables_align_by_characters,
+#define MIB (UINT64_C(1) << 20)
+
+/* Each line has the amount that orders it. Checkpointing is ordered by allocated memory. */
+START_TEST(a_change_is_shown_by_what_it_is_ranked_by)
+{
+    char setting[] = "expandable_segments:True", module[] = "layers.*";
+    struct mp_change changes[] = {
+        {.kind = MP_CHANGE_LIFETIME,
+         .pattern = MP_CHANGE_FUSED,
+         .exact = true,
+         .saved = 158 * MIB,
+         .saved_reserved = 600 * MIB},
+        {.kind = MP_CHANGE_ALLOCATOR,
+         .pattern = MP_CHANGE_SETTINGS,
+         .exact = true,
+         .saved = 20 * MIB,
+         .saved_reserved = 550 * MIB,
+         .setting = setting},
+        {.kind = MP_CHANGE_CHECKPOINT,
+         .pattern = MP_CHANGE_CHECKPOINTING,
+         .exact = true,
+         .saved = 100 * MIB,
+         .saved_reserved = 700 * MIB,
+         .module = module,
+         .modules = 2,
+         .modules_of = 2},
+    };
+    const struct mp_model model = {0};
+    struct mp_advise advise = {.changes = {.at = changes, .count = 3, .room = 3}};
+    struct mp_buffer out = {0};
+    struct mp_text text = {.out = &out};
+    mp_advise_best_text(&text, &model, &advise, 3, 1);
+    EXPECT(out, "  1. a fused optimizer, whose step needs no temporaries      saves 600 MiB of reserved memory\n"
+                "  2. PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True      saves 550 MiB of reserved memory\n"
+                "  3. make again in backward what layers.* keep for it      saves 100 MiB\n");
+}
+
+MP_SUITE("output", a_change_is_shown_by_what_it_is_ranked_by, functions_are_named_without_their_types,
+         cells_of_notebooks_are_named, stacks_alike_differ_in_a_call_of_their_own,
+         rows_that_no_name_tells_apart_are_counted, rows_of_two_tracks_name_them_unless_the_table_does,
+         as_many_as_there_are_are_counted_in_english, csv_is_quoted_and_runs_nothing, sentences_clean_what_they_quote,
+         json_is_nested_and_exact, json_strings_are_always_utf8, json_names_each_character, tables_align_by_characters,
          styles_only_where_asked_for, names_cannot_command_a_terminal)
