@@ -23,7 +23,7 @@ struct sizing {
     struct mp_size_predictor predictor;
 };
 
-const char *mp_size_fits_name(enum mp_size_fits fits)
+const char *mp_size_fits_name(unsigned fits)
 {
     static const char *const names[] = {"no", "unsure", "yes"};
     return names[fits];

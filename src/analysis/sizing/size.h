@@ -82,4 +82,5 @@ enum mp_status mp_size_find(const struct mp_size_question *question, struct mp_s
                             struct mp_error *error);
 void mp_size_answer_free(struct mp_size_answer *answer);
 
-const char *mp_size_fits_name(enum mp_size_fits fits);
+/* The name of an enum mp_size_fits. */
+const char *mp_size_fits_name(unsigned fits);

@@ -272,7 +272,7 @@ static const struct mp_size_need *need_at(const struct mp_size_answer *answer, u
 static int verify(struct sizing *sizing, struct mp_size_answer *answer)
 {
     struct mp_error error;
-    char needed[MP_UNIT_TEXT];
+    char needed[MP_UNIT_TEXT], over[MP_UNIT_TEXT];
     uint64_t batch = answer->about;
     size_t index = sizing->count;
     if (batch == UINT64_MAX || !batch || is_probed(answer, batch)) return MP_EXIT_DONE;
@@ -304,9 +304,11 @@ static int verify(struct sizing *sizing, struct mp_size_answer *answer)
     uint64_t bytes = answer->binds[0] == 'd' && ran->device != MP_BYTES_UNKNOWN ? ran->device
                      : answer->binds[0] != 'a'                                  ? ran->reserved
                                                                                 : ran->allocated;
-    sizing->verdict =
-        mp_text_make("%s by a run with %llu, which needed %s", bytes <= answer->limit ? "verified" : "refuted",
-                     (unsigned long long)batch, mp_format_bytes(needed, bytes));
+    sizing->verdict = bytes <= answer->limit ? mp_text_make("verified by a run with %llu, which needed %s",
+                                                            (unsigned long long)batch, mp_format_bytes(needed, bytes))
+                                             : mp_text_make("refuted by a run with %llu, which needed %s, %s too many",
+                                                            (unsigned long long)batch, mp_format_bytes(needed, bytes),
+                                                            mp_format_bytes(over, bytes - answer->limit));
     return MP_EXIT_DONE;
 }
 

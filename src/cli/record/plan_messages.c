@@ -60,7 +60,9 @@ static void judge(const struct mp_model *model, const struct mp_plan *plan, cons
     outcome->reserved = sum->reserved_peak_bytes == MP_BYTES_UNKNOWN || sum->reserved_peak_bytes < sum->peak_bytes
                             ? sum->peak_bytes
                             : sum->reserved_peak_bytes;
-    outcome->fits = !outcome->ooms && outcome->reserved + outcome->estimated <= device->total;
+    uint64_t needed = outcome->reserved + outcome->estimated;
+    outcome->over = needed > device->total ? needed - device->total : 0;
+    outcome->fits = !outcome->ooms && !outcome->over;
 }
 
 enum mp_status mp_plan_judge(const char *path, const struct mp_plan_device *device, struct mp_plan_outcome *outcome,
@@ -84,13 +86,13 @@ void mp_plan_outcome_heading(const char *name)
 
 void mp_plan_outcome_row(uint64_t value, const struct mp_plan_outcome *outcome)
 {
-    char allocated[MP_UNIT_TEXT], reserved[MP_UNIT_TEXT], estimated[MP_UNIT_TEXT];
-    printf("  %10llu  %12s  %12s  %12s  %s\n", (unsigned long long)value,
-           mp_format_bytes(allocated, outcome->allocated), mp_format_bytes(reserved, outcome->reserved),
-           mp_format_bytes(estimated, outcome->estimated),
-           outcome->fits   ? "yes"
-           : outcome->ooms ? "no, memory ran out"
-                           : "no");
+    char allocated[MP_UNIT_TEXT], reserved[MP_UNIT_TEXT], estimated[MP_UNIT_TEXT], over[MP_UNIT_TEXT];
+    printf("  %10llu  %12s  %12s  %12s  ", (unsigned long long)value, mp_format_bytes(allocated, outcome->allocated),
+           mp_format_bytes(reserved, outcome->reserved), mp_format_bytes(estimated, outcome->estimated));
+    if (outcome->fits || outcome->ooms)
+        printf(outcome->fits ? "yes\n" : "no, memory ran out\n");
+    else
+        printf("no, %s over\n", mp_format_bytes(over, outcome->over));
 }
 
 void mp_plan_outcome_json(struct mp_json *json, const char *name, uint64_t value, const struct mp_plan_outcome *outcome)
@@ -239,8 +241,8 @@ static void print_fit(const struct mp_plan_outcome *outcome, const struct mp_pla
                    outcome->ooms, outcome->ooms == 1 ? "time" : "times", failed ? "" : " (the command went on)",
                    reserved, allocated);
     else
-        mp_message("does not fit, by %s: reserved %s, allocated %s at the peak",
-                   mp_format_bytes(room, needed - device->total), reserved, allocated);
+        mp_message("does not fit, by %s: reserved %s, allocated %s at the peak", mp_format_bytes(room, outcome->over),
+                   reserved, allocated);
     mp_message("allocated and reserved are PyTorch's own; context and libraries take another %s (estimated)%s", other,
                (const char *)unknown.data);
     mp_buffer_free(&unknown);

@@ -14,6 +14,7 @@ struct mp_plan_outcome {
     size_t values;   /* other sites that read a value from the device */
     unsigned long ooms;
     uint64_t allocated, reserved, estimated; /* peaks of the device that held most; reserved: at least allocated */
+    uint64_t over;                           /* bytes that `reserved` and `estimated` exceed the device by; 0 */
 };
 enum mp_status mp_plan_judge(const char *path, const struct mp_plan_device *device, struct mp_plan_outcome *outcome,
                              struct mp_error *error);

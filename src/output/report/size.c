@@ -33,9 +33,10 @@ static void get_part(struct mp_value *value, const void *of, const void *row)
 static void get_fits(struct mp_value *value, const void *of, const void *row)
 {
     const struct mp_size_need *need = row;
-    (void)of;
     value->text = mp_size_fits_name(need->fits);
     if (need->fits == MP_FITS_YES) value->style = MP_BOLD;
+    if (need->fits == MP_FITS_NO)
+        mp_buffer_printf(&value->made, "no, %s over", mp_bytes(need->low - ((const struct mp_size_answer *)of)->limit));
 }
 
 /* The batch as plain digits, as users type it. */
@@ -55,7 +56,8 @@ static const struct mp_column need_columns[] = {
     {"at least", "low_bytes", MP_BYTES, NEED(low), .only = BOUNDS},
     {"at most", "high_bytes", MP_BYTES, NEED(high), .only = BOUNDS},
     {"of the limit", NULL, MP_SHARE, .get = get_part, .not_in_text = true},
-    {"fits", "fits", MP_NAME, .get = get_fits},
+    {"fits", NULL, MP_NAME, .get = get_fits},
+    {NULL, "fits", MP_WORD, NEED(fits), .word = mp_size_fits_name},
     {NULL},
 };
 
