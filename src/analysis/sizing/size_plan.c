@@ -125,7 +125,7 @@ static uint32_t block_at(const struct planning *planning, size_t probe, uint32_t
     return places->order[places->first[site] + index];
 }
 
-/* The bounds of a request: equal if it is known, else from its block's size. */
+/* The bounds of a block's request: both equal it if it is known; else they come from the block's size. */
 static void bounds_of_block(const struct mp_size_source *source, uint32_t block, double *low, double *high)
 {
     const struct mp_track *track = &source->model->tracks.at[source->track];
@@ -138,7 +138,8 @@ static void bounds_of_block(const struct mp_size_source *source, uint32_t block,
     if (request && request->bytes <= bytes) *low = *high = (double)request->bytes;
 }
 
-/* A block that other probes lack gets the size of an earlier block of its site, or its size at the largest probe.
+/* For a block that other probes lack: guesses the size of an earlier block of its site, else the block's own size at
+ * the largest probe.
  */
 static uint32_t guess(struct planning *planning, uint32_t site, uint32_t index)
 {
@@ -166,8 +167,8 @@ static bool is_above(const struct planning *planning, const struct mp_size_value
     return true;
 }
 
-/* A site may make less in the last step, if that batch is not full. Its blocks in earlier steps are the bound: the
- * smallest size before it that no probe exceeds. */
+/* In the last step, the batch may not be full, so a site may make smaller blocks. Earlier blocks of the site bound
+ * these: the smallest earlier size that no probe exceeds. */
 static uint32_t limit(struct planning *planning, uint32_t site, uint32_t index, uint32_t number)
 {
     const struct mp_size_value *values = planning->plan->values.at, *best = NULL;
@@ -202,7 +203,7 @@ static void pair_blocks(struct planning *planning, uint32_t site, uint32_t paire
 
 /* ---- sites whose blocks are solved as a sum --------------------------------------------------------------------- */
 
-/* Each block gets an equal part of the sum of all live blocks. */
+/* Gives each block an equal part of the sum of all live blocks. */
 static void share(struct planning *planning, uint32_t site, const struct mp_size_solution *solution, bool at_random)
 {
     double whole = planning->alignment->of[planning->last].live_bytes[site], last = -1;
@@ -227,7 +228,8 @@ static void share(struct planning *planning, uint32_t site, const struct mp_size
     }
 }
 
-/* Solves the bytes that live at one time and their number of blocks. If that number grows, its factors are whole. */
+/* Solves the bytes that live at one time and their number of blocks. If that number grows with the batch, its factors
+ * are whole numbers. */
 static void share_site(struct planning *planning, uint32_t site)
 {
     struct mp_size_seen bytes = {0}, blocks = {0};
@@ -249,7 +251,7 @@ static void share_site(struct planning *planning, uint32_t site)
     share(planning, site, &sum, !regular);
 }
 
-/* True if each block finds as many live blocks of its site as its counterparts in the other probes. */
+/* True if each block is born among as many live blocks of its site as its counterparts in the other probes. */
 static bool is_in_step(const struct planning *planning, uint32_t site, uint32_t paired)
 {
     for (uint32_t i = 0; i < paired; i++) {

@@ -10,11 +10,12 @@
  *     decoded sample   4 x 1 MiB     8 x 1 MiB      12 x 1 MiB      as many alive at once
  *     queue            3 x 1 MiB     2 x 2 MiB      5 x 3 MiB       as many alive at once
  *
- * The weight is paired with the weight: 5 MiB at any batch. The k-th activation is paired with the k-th: 1.5 MiB a
- * sample. This form has one term, and two further probes agree. The numbers of decoded samples alive at once, 4, 8 and
- * 12, solve as one a sample, their sums as 1 MiB a sample. Each of the twelve blocks of the largest probe stands for a
- * twelfth of the sum. At batch 16 the plan is the largest probe's sequence with 5 MiB, 24 MiB, and twelve blocks of
- * 16/12 MiB. The number of live blocks in the queue follows no rule: it varies between 0 and the most that it ever was.
+ * The weights are paired with one another: 5 MiB at any batch. The k-th activations are paired with one another: 1.5
+ * MiB a sample. This form has one term, and two further probes agree. The numbers of decoded samples alive at once, 4,
+ * 8 and 12, solve as one a sample, their sums as 1 MiB a sample. Each of the twelve blocks of the largest probe stands
+ * for a twelfth of the sum. At batch 16 the plan is the largest probe's sequence with 5 MiB, 24 MiB, and twelve blocks
+ * of 16/12 MiB. The number of live blocks in the queue follows no rule: it varies between 0 and the most that it ever
+ * was.
  */
 #pragma once
 
@@ -23,9 +24,9 @@
 /* One way to depend on the batch. */
 struct mp_size_value {
     struct mp_size_sum likely, low, high;
-    double varies; /* without a rule: the most bytes of a probe; high is 0. Solved: 0 */
+    double varies; /* a size without a rule: the most bytes of a probe; `high` is then 0. A solved size: 0 */
     bool opaque;
-    bool at_random; /* without a rule, as is the number of live blocks: counted in `queued` instead */
+    bool at_random; /* neither the size nor the number of live blocks follows a rule: counted in `queued` instead */
     bool grows;     /* not the same at all probes */
     double seen[MP_SIZE_PROBES_MAX];
 };
@@ -34,11 +35,11 @@ struct mp_size_plan {
     const struct mp_size_source *source; /* the largest probe's */
     struct mp_size_batches batches;
     MP_VEC(struct mp_size_value) values; /* each once */
-    uint32_t *value_of;                  /* per block of the source's model; MP_NONE: another track's */
+    uint32_t *value_of;                  /* per block of the source's model; MP_NONE: the block is of another track */
     double queued;                       /* the most bytes of sites with a random number of blocks */
     uint32_t opaque_sites;
     bool depends;   /* some size depends on the batch */
-    bool wide_sums; /* the program has reductions that keep more than a number for each sum */
+    bool wide_sums; /* the program has reductions that keep more than one number for each sum */
 };
 
 /* `sources` are in the order of the batches. The last one is the largest probe, and must outlive the plan. */
@@ -51,6 +52,6 @@ struct mp_size_bounds {
 };
 /* The bounds in bytes of a value at a batch. */
 struct mp_size_bounds mp_size_value_at(const struct mp_size_plan *plan, uint32_t value, double batch);
-/* The factor by which a size without a rule may exceed the most that probes had. It is 2, since probes show few cases.
- * Beyond the largest probe it grows with the square of the batch. */
+/* The factor by which a size without a rule may exceed its largest value at the probes. It is 2, since probes show few
+ * cases. Beyond the largest probe it grows with the square of the batch. */
 double mp_size_growth(const struct mp_size_plan *plan, double batch);

@@ -8,7 +8,7 @@
 #include "model/steps_infer.h"
 #include "model/track.h"
 
-/* ---- whether they answer ---------------------------------------------------------------------------------------- */
+/* ---- checks of the probes ---------------------------------------------------------------------------------------- */
 
 /* A refusal of the driver counts if the allocator reports it, too. */
 static bool is_below_allocator(const struct mp_model *model, size_t track)

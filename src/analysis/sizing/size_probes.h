@@ -1,4 +1,4 @@
-/* The recordings at the probes: whether they serve the question, and their totals. Pure. */
+/* The recordings at the probes: checks whether they can answer the question, and finds their totals. Pure. */
 #pragma once
 
 #include "analysis/sizing/size.h"

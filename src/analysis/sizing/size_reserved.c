@@ -20,7 +20,7 @@ bool mp_size_reserves(const struct mp_size_plan *plan)
 static void read_history(struct mp_size_pool *pool)
 {
     const struct mp_size_source *source = pool->plan->source;
-    size_t blocks = source->model->blocks.count; /* the history numbers its additional blocks from here on */
+    size_t blocks = source->model->blocks.count; /* blocks that the history adds have numbers from here on */
     struct mp_torch_history history = {0};
     mp_torch_history_make(source->model, source->track, false, &history);
     for (size_t i = 0; i < history.steps.count; i++)
@@ -106,9 +106,9 @@ struct mp_size_held mp_size_reserved_at(struct mp_size_pool *pool, double batch,
 
 /* A reduction over many rows is divided among blocks of threads. Each block leaves 128 sums for each output
  * (ATen/native/cuda/Reduce.cuh). From 1024 rows on, there is a block of threads for every 64 rows. Sums of four bytes
- * then take twice as much as an input of float, and four times as much as one of bfloat16, plus a sixteenth. The number
- * of blocks is limited to what fills the device, 16 for each of 160 multiprocessors, or one for every 1024 rows if that
- * is more. A sum has 16 bytes if it carries an index (argmax()) or a count (std()). */
+ * then take twice as much as an input of float, and four times as much as one of bfloat16, plus a sixteenth. There are
+ * at most as many blocks as fill the device (16 for each of 160 multiprocessors), or one for every 1024 rows if that is
+ * more. A sum has 16 bytes if it carries an index (argmax()) or a count (std()). */
 #define SCRATCH_TIMES 4.25
 #define SCRATCH_MOST  (UINT64_C(160) << 20)
 #define SCRATCH_PART  4

@@ -18,15 +18,15 @@ struct mp_size_pool {
     uint32_t *ids;                     /* in one replay, per block of the model */
 };
 
-/* True if the plan's track is that allocator's. */
+/* True if the plan's track belongs to PyTorch's caching allocator. */
 bool mp_size_reserves(const struct mp_size_plan *plan);
 
 /* The plan must outlive the pool. */
 void mp_size_pool_make(const struct mp_size_plan *plan, struct mp_size_pool *pool);
 void mp_size_pool_free(struct mp_size_pool *pool);
 
-/* The allocator's highest reserved bytes, and its highest bytes in blocks, which are larger than their requests. Every
- * size is at the bound. */
+/* The allocator's highest reserved bytes, and its highest bytes in blocks. Blocks are larger than their requests. Every
+ * size is at its bound. */
 struct mp_size_held {
     uint64_t reserved, allocated;
 };

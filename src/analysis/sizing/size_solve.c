@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#define FAR 64 /* times the largest probe: there the solutions within bounds are compared */
+#define FAR 64 /* solutions within bounds are compared at the largest probe times FAR */
 
 enum { ONE, B, BB };
 
@@ -53,8 +53,8 @@ static bool through(const struct form *form, double one, double size, double oth
     return true;
 }
 
-/* True if the form agrees with every probe and grows. Exactly known sizes have whole factors, or halves (a
- * triangle). */
+/* True if the form agrees with every probe and grows. If sizes are known exactly, factors are whole numbers, or halves
+ * (for a triangle). */
 static bool agrees(const struct mp_size_batches *batches, const struct form *form, const long double *factors,
                    const struct mp_size_seen *seen, bool exact)
 {
@@ -69,8 +69,8 @@ static bool agrees(const struct mp_size_batches *batches, const struct form *for
     return true;
 }
 
-/* The extreme solutions within the bounds pass through bounds of as many probes as the form has terms. Keeps the
- * solutions that are highest and lowest at FAR. */
+/* A form with N terms passes through the bounds of N probes in its extreme solutions. Keeps the highest and the lowest
+ * of these at FAR. */
 static bool solve_form(const struct mp_size_batches *batches, const struct form *form, const struct mp_size_seen *seen,
                        bool exact, struct mp_size_solution *solution)
 {

@@ -1,8 +1,8 @@
 /*
  * The recorder's descriptors in the program. Another thread of the program may close all descriptors at any time, as
- * daemons and launchers do. Its next file then gets the lowest number that is free. If that were one of the recorder's,
- * the recorder would send on the program's socket, or close the program's file. The recorder therefore moves each of
- * its descriptors to a high number at once. Never allocates; any thread; in hooks.
+ * daemons and launchers do. The program's next file then gets the lowest free number. If this had been a number of the
+ * recorder's, the recorder would send on the program's socket, or close the program's file. The recorder therefore
+ * moves each of its descriptors to a high number at once. Never allocates; any thread; in hooks.
  */
 #pragma once
 
@@ -22,8 +22,8 @@ static inline bool mp_descriptor_is_same(int one, int other)
            left.st_ino == right.st_ino;
 }
 
-/* Moves a descriptor that was just made, and returns its new number. It stays if the program has no high numbers. -1
- * with errno: `made` was -1, or the program has closed it. */
+/* Moves a descriptor that was just made, and returns its new number. Keeps the number if no high number may be used. -1
+ * with errno: `made` was -1, or the program has closed the descriptor. */
 static inline int mp_descriptor_move_up(int made)
 {
     int moved = made < 0 ? -1 : (int)mp_syscall(SYS_fcntl, made, F_DUPFD_CLOEXEC, MP_DESCRIPTORS_FROM);

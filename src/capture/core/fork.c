@@ -12,7 +12,7 @@
 #include "capture/core/tables.h"
 
 #define LEFT_WITHOUT_NS MP_NS_PER_SECOND   /* a hook that began longer ago has been left */
-#define LEFT_WAIT_NS    (2 * MP_NS_PER_MS) /* a hook may not yet have stored when it began */
+#define LEFT_WAIT_NS    (2 * MP_NS_PER_MS) /* a hook may have begun, but not yet stored its time */
 
 /* True if a hook that began at `open` (monotonic ns) may still run; 0: no hook began. `waited`: how long the fork has
  * waited. */
@@ -60,7 +60,7 @@ static void after_fork_in_parent(void)
     errno = saved;
 }
 
-/* The program may have excluded the recorder's memory from the fork (MADV_DONTFORK), not knowing whose it is. */
+/* The program may have excluded the recorder's memory from the fork (MADV_DONTFORK), without knowing it. */
 static void after_fork_in_child(void)
 {
     const struct mp_thread *own = mp_thread_present();
@@ -86,7 +86,7 @@ void mp_fork_wait(struct mp_thread *thread)
     uint64_t give_up = mp_clock_monotonic_ns() + MP_FORK_WAIT_NS;
     for (uint32_t forking; (forking = atomic_load(&page->forking)) && !atomic_load(&page->fork_in_vain);) {
         uint64_t now = mp_clock_monotonic_ns();
-        if (now >= give_up) atomic_store(&page->fork_in_vain, 1); /* the fork takes long, or a jump left it */
+        if (now >= give_up) atomic_store(&page->fork_in_vain, 1); /* the fork takes long, or a jump left a hook */
         if (now >= give_up) return;
         atomic_store(&thread->ring->open_since, 0);
         mp_futex_wait(&page->forking, forking, give_up - now);

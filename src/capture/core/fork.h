@@ -14,7 +14,7 @@
 
 #define MP_FORK_WAIT_NS (200 * MP_NS_PER_MS) /* twice the time that a hook may wait for its ring */
 
-/* For the constructor. */
+/* Called by the constructor. */
 bool mp_fork_start(void);
 
 /* Called by a hook that has opened its ring. While a fork is under way, closes the ring and waits. */

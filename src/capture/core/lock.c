@@ -13,9 +13,9 @@
 #define WAITED UINT32_C(0x80000000)
 #define NOBODY UINT32_C(0x7fffffff)
 
-#define LOOK_AGAIN_NS (5 * MP_NS_PER_MS) /* a thread that ends with a lock wakes no other */
-/* After this time a living owner must have left the lock by a jump, since no use of a lock takes so long. The number of
- * tries must be reached, too: after a stopped process continues, the time is already over. */
+#define LOOK_AGAIN_NS (5 * MP_NS_PER_MS) /* a thread that ends while it holds a lock wakes no other thread */
+/* After this time a living owner must have left the lock by a jump, since no use of a lock takes so long. A number of
+ * tries is needed, too, because a process that was stopped finds the time already over. */
 #define PATIENCE_NS    (2 * MP_NS_PER_SECOND)
 #define PATIENCE_TRIES 16
 
@@ -45,8 +45,8 @@ static bool is_gone(uint32_t tid)
     return mp_syscall(SYS_tgkill, mp_getpid(), tid, 0) && errno == ESRCH;
 }
 
-/* Takes the lock away from owner `seen`, unless it changed hands meanwhile. Sets the mark of sleepers, in case there
- * are any. */
+/* Takes the lock away from owner `seen`, unless it changed hands meanwhile. Sets the mark for sleepers, since there may
+ * be some. */
 static bool take_from(mp_lock *lock, uint32_t seen, uint32_t own)
 {
     if (!atomic_compare_exchange_strong(&lock->owner, &seen, own | WAITED)) return false;

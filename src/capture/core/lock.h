@@ -3,9 +3,10 @@
  * handler or a cancellation. A handler may ask for a lock that its own thread holds. A lock therefore knows its owner,
  * and every wait ends. A thread that does not get the lock goes on: it records less, and counts that.
  *
- * A lock is taken from its owner in three cases: the owner itself asks for it again, it has ended, or it has let others
- * wait in vain for some seconds. Any change of guarded data may thus stop after any instruction. The data must still be
- * safe to read and to change then. A thread that has held a lock for long calls mp_lock_is_own() before it publishes.
+ * A lock is taken from its owner in three cases: the owner itself asks for it again, the owner has ended, or others
+ * have waited in vain for some seconds. So a change of guarded data may stop after any instruction. Even then, the data
+ * must be safe to read and to change. A thread that has held a lock for long calls mp_lock_is_own() before it
+ * publishes.
  *
  * Zero-initialised is free. Never allocates; any thread, in hooks and in signal handlers.
  */
@@ -20,7 +21,7 @@
 typedef struct {
     _Atomic uint32_t owner;   /* 0: free; else a thread's id, with MP_LOCK_WAITED if a thread sleeps */
     _Atomic uint32_t in_vain; /* the owner for which another thread waited in vain; 0: none */
-    _Atomic uint32_t tries;   /* further attempts since then; these do not wait */
+    _Atomic uint32_t tries;   /* attempts since then, which do not wait */
     _Atomic uint64_t since;
 } mp_lock;
 
@@ -28,7 +29,7 @@ typedef struct {
 
 /* The calling thread's id. Asks the kernel only once. */
 uint32_t mp_own_tid(void);
-/* For a forked child, whose thread has another id than in the parent. */
+/* Called in a forked child: its thread has another id than in the parent. */
 void mp_own_tid_forget(void);
 
 bool mp_lock_take(mp_lock *lock);

@@ -1,14 +1,14 @@
 /*
- * The recorder's own memcpy(), memset() and so on. The program may define these names too. Its versions may count
- * calls, take a lock, not be ready yet, or cause an event. These definitions are hidden, so that all calls of the
- * recorder end here, even those that the compiler inserts. Most copies are short, so simple loops are fast enough. A
- * name in parentheses is a macro in newer C libraries; its result is const if the text is.
+ * The recorder's own memcpy(), memset() and so on. The program may define these names too. The program's versions may
+ * count calls, take a lock, not be ready yet, or cause an event. Ours are hidden, so that all calls of the recorder
+ * come here, even the ones that the compiler inserts. Most copies are short, so simple loops are fast enough. Names in
+ * parentheses are macros in newer C libraries, with a const result for a const text.
  */
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
-/* Inside a loop, keeps the compiler from replacing the loop by a call of the very function that it is in. */
+/* Keeps the compiler from replacing a loop by a call of the very function that contains the loop. */
 #define STAY_A_LOOP() __asm__ volatile("" ::: "memory")
 
 void *memcpy(void *restrict to, const void *restrict from, size_t bytes)

@@ -24,7 +24,7 @@ static bool read_by_hand(void *to, uintptr_t from, size_t bytes)
     return true;
 }
 
-static _Atomic bool by_hand; /* the kernel has refused once (a sandbox): ask about each page instead */
+static _Atomic bool by_hand; /* the kernel has refused once (a sandbox): check each page instead */
 
 bool mp_read_memory(void *to, uintptr_t from, size_t bytes)
 {

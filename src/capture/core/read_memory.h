@@ -9,5 +9,5 @@
 /* Copies memory. False: some of it is not mapped. */
 bool mp_read_memory(void *to, uintptr_t from, size_t bytes);
 /* True if mp_read_memory() is safe while another thread unmaps the memory. False in a sandbox that refuses
- * process_vm_readv(). There the kernel is asked about a page before a plain read. */
+ * process_vm_readv(). There the recorder asks the kernel about a page before it reads it directly. */
 bool mp_read_is_safe(void);

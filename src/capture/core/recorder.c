@@ -11,7 +11,7 @@
 
 #define WAIT_MAX_NS (100 * MP_NS_PER_MS)
 
-/* Lets events of other threads be read: later records of this hook will be newer than they are. */
+/* Allows the collector to read events of other threads up to now: later records of this hook will be newer. */
 static void settle(struct mp_thread *thread)
 {
     if (thread->ring) atomic_store_explicit(&thread->ring->open_since, 0, memory_order_release);
@@ -38,8 +38,8 @@ struct mp_thread *mp_hook_enter(void)
         mp_hook_leave(thread);
         return NULL;
     }
-    /* Stores a time that is not later than the record's, with a full barrier. If the collector still reads 0 here, the
-     * clock was read for this record after the collector had read its own. */
+    /* Stores a time that is not later than the record's, with a full barrier. If the collector still reads 0 here, this
+     * record's time comes after the time that the collector has read. */
     atomic_exchange(&thread->ring->open_since, thread->last_time_ns);
     mp_fork_pass(thread);
     return thread;
@@ -61,7 +61,7 @@ bool mp_hook_lock(struct mp_thread *thread, mp_lock *lock, uint64_t wait_ns)
     return taken;
 }
 
-/* True if another hook of this thread ran in between (in a handler) and has used this hook's place in the ring. */
+/* True if another hook of this thread ran in between, in a handler, and used this hook's place in the ring. */
 static bool is_over(const struct mp_thread *thread, uint32_t hook)
 {
     atomic_signal_fence(memory_order_seq_cst);
@@ -163,7 +163,7 @@ static void record_block(struct mp_thread *thread, enum mp_event_type type, cons
     publish(thread);
 }
 
-/* It starts anew in a forked child, which would otherwise leave out the same blocks as its parent. */
+/* In a forked child the sampler starts anew: otherwise the child would leave out the same blocks as its parent. */
 static void start_sampler(struct mp_thread *thread)
 {
     uint64_t seed = mp_clock_monotonic_ns() ^ (uint64_t)(uintptr_t)thread << 16;
@@ -281,7 +281,8 @@ void mp_record_question(struct mp_thread *thread, const struct mp_record *questi
     _Atomic uint64_t *dropped = &thread->ring->dropped;
     uint64_t events = atomic_load_explicit(dropped, memory_order_relaxed);
     mp_record_prepared(thread, question);
-    atomic_store_explicit(dropped, events, memory_order_relaxed); /* a dropped question is no dropped event */
+    atomic_store_explicit(dropped, events, memory_order_relaxed); /* a question is no event, so it cannot be a dropped
+                                                                   * one */
     settle(thread);
     mp_session_ring_doorbell();
 }

@@ -7,8 +7,8 @@
  *         mp_hook_leave(thread);
  *     }
  *
- * mp_hook_enter() returns NULL if nothing is recorded, and inside of another hook of the same thread. If the process is
- * recorded, the lost event is counted. Nothing here allocates, takes the GIL, calls CUDA, or fails the program.
+ * mp_hook_enter() returns NULL if nothing is recorded, and inside another hook of the same thread. In the latter case,
+ * a recorded process counts the lost event. Nothing here allocates, takes the GIL, calls CUDA, or fails the program.
  * mp_hook_enter() saves errno and mp_hook_leave() restores it. A hook sleeps only if its ring is full, for at most a
  * tenth of a second until the collector reads again. Once in a process's life it may sleep for two seconds, when it
  * attaches to a collector that does not answer.
@@ -27,8 +27,8 @@
 struct mp_thread *mp_hook_enter(void);
 void mp_hook_leave(struct mp_thread *thread);
 
-/* Takes a lock that another thread may hold while it waits for the collector. The collector waits for hooks with an
- * open ring, so the calling hook's ring is closed meanwhile. False if it does not get the lock. */
+/* Takes a lock whose holder may be waiting for the collector. The collector waits for hooks with an open ring, so the
+ * calling hook closes its ring meanwhile. False if it does not get the lock. */
 bool mp_hook_lock(struct mp_thread *thread, mp_lock *lock, uint64_t wait_ns);
 
 /* A track's number in the spool; MP_TRACK_NONE if there is no room for more. `name` is "" except for pools. */
@@ -36,8 +36,8 @@ bool mp_hook_lock(struct mp_thread *thread, mp_lock *lock, uint64_t wait_ns);
 uint16_t mp_record_track(unsigned device_type, int device_index, enum mp_layer layer, enum mp_size_basis basis,
                          const char *name);
 
-/* The same for code that needs the number at each event. `known` stores it together with the session's generation (0:
- * none yet), so that a forked child looks it up anew. */
+/* Does the same for code that needs the number at each event. `known` stores it together with the session's generation
+ * (0: none yet), so that a forked child looks it up anew. */
 static inline uint16_t mp_record_track_once(_Atomic uint64_t *known, unsigned device_type, int device_index,
                                             enum mp_layer layer, enum mp_size_basis basis, const char *name)
 {
@@ -51,7 +51,7 @@ static inline uint16_t mp_record_track_once(_Atomic uint64_t *known, unsigned de
 }
 
 struct mp_block_facts {
-#define MP_FACT_MEMBER(field, type) type field; /* as in struct mp_record */
+#define MP_FACT_MEMBER(field, type) type field; /* the fields are as in struct mp_record */
     MP_FACT_FIELDS(MP_FACT_MEMBER, MP_FACT_MEMBER)
 #undef MP_FACT_MEMBER
     bool only_if_known;   /* a free whose block a sample may have left out */
@@ -71,8 +71,8 @@ void mp_record_reserved(struct mp_thread *thread, uint16_t track, uint64_t bytes
 
 /* Steps, regions and marks, start and stop: events with a name or none (NULL). */
 void mp_record_plain(struct mp_thread *thread, enum mp_event_type type, const char *name);
-/* The same with a name's number in the spool, as mp_record_name() returns it (0: ""). `lane`: the number of the lane
- * for a region that belongs to no thread, else 0. */
+/* Does the same with the name's number in the spool, as mp_record_name() returns it (0: ""). `lane`: the number of the
+ * lane for a region that belongs to no thread, else 0. */
 uint32_t mp_record_name(const char *text);
 void mp_record_region(struct mp_thread *thread, enum mp_event_type type, uint32_t name, uint32_t lane);
 /* Labels the live block that contains the address. `name`: a string's number from mp_record_name(). */

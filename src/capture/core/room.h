@@ -1,8 +1,8 @@
 /*
- * The recorder's own memory, mapped when it is needed and as large as needed. A process without events maps none: the
- * program needs address space and locked memory, too. After mlockall(MCL_FUTURE) the kernel fills every new mapping.
- * Memory is therefore mapped without access, unlocked, and then opened. Never allocates otherwise; any thread, in
- * hooks.
+ * The recorder's own memory, mapped only when and as far as it is needed. A process without events maps none: the
+ * program needs address space and locked memory, too. After mlockall(MCL_FUTURE) the kernel fills every new mapping
+ * with memory. So the recorder maps memory without access, unlocks it, and then opens it. Never allocates otherwise;
+ * any thread, in hooks.
  */
 #pragma once
 

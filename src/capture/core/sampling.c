@@ -44,7 +44,7 @@ void mp_sampler_start(struct mp_sampler *sampler, uint64_t seed, uint32_t mean)
     mp_sampler_next(sampler, mean);
 }
 
-/* A set of buckets, one cache line each. They have no chains, so a removal leaves no gap to repair. A block whose
+/* A set of buckets, each one cache line. Buckets have no chains, so a removal leaves no gap to repair. A block whose
  * bucket is full is not stored. The bucket is then marked, and every later free in it counts as possibly kept. */
 #define BUCKETS 0x20000
 #define SLOTS   8
@@ -66,8 +66,8 @@ static struct set *get_set(bool to_make)
     return set;
 }
 
-/* Two blocks may have the same key, though rarely. If the wrong one is freed, the free is recorded, and the collector
- * ignores it. */
+/* Two blocks may have the same key, though rarely. If the one that is not kept is freed, the free is recorded, and the
+ * collector ignores it. */
 static uint64_t key_of(uint16_t track, uint64_t address)
 {
     uint64_t state = address ^ (uint64_t)track << 48, key = next_random(&state);

@@ -17,18 +17,18 @@ struct mp_sampler {
 };
 
 void mp_sampler_start(struct mp_sampler *sampler, uint64_t seed, uint32_t mean);
-/* Counts a block of `bytes`. True if the sample passes it over; false if the block is to be kept. */
+/* Counts a block of `bytes`. True if the sample leaves the block out; false if it keeps the block. */
 static inline bool mp_sampler_passes(struct mp_sampler *sampler, uint64_t bytes)
 {
     if (sampler->left < bytes) return false;
     sampler->left -= bytes;
     return true;
 }
-/* Draws the distance to the next sampled byte. Call it after a block that was kept. */
+/* Draws the distance to the next sampled byte. Call it after the sample has kept a block. */
 void mp_sampler_next(struct mp_sampler *sampler, uint32_t mean);
 
-/* The live blocks that were kept, of all threads, in a set without a lock. A forked child has a copy. */
+/* The kept blocks that are live, of all threads, in a set without a lock. A forked child has a copy. */
 /* Adds a block. False: there is no room for it. */
 bool mp_sampled_add(uint16_t track, uint64_t address);
-/* Removes a block. False: no kept block has that address, for certain. */
+/* Removes a block. False: certainly no kept block has that address. */
 bool mp_sampled_remove(uint16_t track, uint64_t address);

@@ -32,13 +32,13 @@ static bool unrecorded;      /* a process could not record, so its children cann
  * still again. */
 #define ANSWER_WITHIN_NS (2 * MP_NS_PER_SECOND)
 #define LATER_WITHIN_NS  (100 * MP_NS_PER_MS)
-/* A short lack passes soon. If it lasts, attempts become rare (from 4 ms to 16 s apart), because each takes descriptors
- * that the program may need. */
+/* A lack of descriptors or memory may pass soon. If it lasts, attempts become rare (from 4 ms to 16 s apart), because
+ * each takes descriptors that the program may need. */
 #define AGAIN_FIRST_NS (4 * MP_NS_PER_MS)
 #define AGAIN_TIMES    6
 
 /* True if a failed system call should be repeated. Any signal interrupts a socket with a timeout, even if its handler
- * restarts calls, and a program's timers may never rest. */
+ * restarts calls. A program's timers may send signals all the time. */
 static bool again(uint64_t give_up)
 {
     return errno == EINTR && mp_clock_monotonic_ns() < give_up;
@@ -83,7 +83,7 @@ static void read_own_name(char name[MP_PROCESS_NAME])
         if (*at == '/') *at = '*';
 }
 
-/* Makes the folder's path in the form MP_REFUSED_FORM, without the C library's help. */
+/* Makes the folder's path in the form MP_REFUSED_FORM, without calls of the C library. */
 static void name_refusal(int reason, const char *name, char path[REFUSAL_PATH])
 {
     size_t length = strlen(socket_path);
@@ -139,8 +139,9 @@ static void withdraw_refusal(int reason)
     mp_rmdir(path);
 }
 
-/* True for a lack that may pass. ECONNRESET: the collector lacked descriptors and closed connections that had not sent
- * a greeting. EAGAIN: it was stopped, or too busy to answer in time. EBADF: another thread closed all descriptors. */
+/* True for a lack that may pass. ECONNRESET: the collector lacked descriptors, and closed connections that had not sent
+ * a greeting. EAGAIN: the collector was stopped, or too busy to answer in time. EBADF: another thread closed all
+ * descriptors. */
 static bool is_passing(int reason)
 {
     return reason == ECONNRESET || reason == EAGAIN || reason == EMFILE || reason == ENFILE || reason == ENOMEM ||
@@ -185,8 +186,8 @@ static int new_socket(void)
     return mp_descriptor_move_up((int)mp_syscall(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
 }
 
-/* Opens a socket only if two more descriptors are free for the answer. A collector that has answered would take the
- * process for recorded. */
+/* Opens a socket only if two more descriptors are free for the answer. Otherwise the collector would answer, and count
+ * the process as recorded. */
 static int first_of_three_descriptors(void)
 {
     int first = new_socket(), second = first < 0 ? -1 : new_socket(), third = second < 0 ? -1 : new_socket();
@@ -251,7 +252,7 @@ static void *map_doorbell(int descriptor)
     if (!holds(descriptor, MP_DOORBELL_BYTES)) return NULL;
     void *at = mp_mmap(NULL, MP_DOORBELL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
     if (at == MAP_FAILED) return NULL;
-    mp_madvise(at, MP_DOORBELL_BYTES, MADV_DONTDUMP); /* but forked children keep it, for tell_by_doorbell() */
+    mp_madvise(at, MP_DOORBELL_BYTES, MADV_DONTDUMP); /* forked children keep the page for tell_by_doorbell() */
     return at;
 }
 
@@ -313,7 +314,8 @@ static void begin_recording(struct mp_session_page *page)
     atomic_store(&mp_session.pending, false);
 }
 
-/* If recording began meanwhile, begin_recording() may have missed this count, so the thread moves it itself. */
+/* If recording began meanwhile, begin_recording() may have missed this count. The thread then moves the count
+ * itself. */
 void mp_session_count_unattached(void)
 {
     struct mp_session_page *page = mp_session.page;
@@ -344,9 +346,8 @@ static void attach_now(struct mp_session_page *page)
     give_up_or_wait(page, reason, asked || !is_passing(reason));
 }
 
-/* While a thread is in here, it must neither end nor leave by a jump. Its signals are therefore blocked, and its
- * cancellation is disabled, since the calls below are cancellation points. If signals cannot be blocked, an event of a
- * handler is lost. */
+/* A thread in here must neither end nor leave by a jump. So its signals are blocked, and its cancellation is disabled,
+ * since the calls below are cancellation points. If signals cannot be blocked, an event in a handler is lost. */
 bool mp_session_attach(void)
 {
     struct mp_session_page *page = mp_session.page;
@@ -405,7 +406,7 @@ void mp_session_no_memory(void)
     struct mp_spool_header *header = mp_session.header;
     bool is_first = !atomic_fetch_add(&header->dropped_no_memory, 1);
     bool any = atomic_load(&header->rings_used) > 1 || atomic_load(&header->rings[0].head);
-    if (is_first && !any) leave_refusal(ENOMEM); /* such a process would not appear in any report */
+    if (is_first && !any) leave_refusal(ENOMEM); /* without this report, the process would appear nowhere */
 }
 
 void mp_session_refused(const char *call)

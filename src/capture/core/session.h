@@ -2,9 +2,9 @@
  * The recorder's connection to its collector: whether this process is to be recorded, and the mapped spool.
  *
  * A process starts `pending` if the environment names a session. It attaches at its first event, so that programs
- * without events cost nothing. If the system has no descriptor or memory left for that, the process stays pending and
- * tries again, ever more rarely (4 ms to 16 s). A forked child is pending again. A child made by a raw clone() finds
- * the page below wiped, and never records. All functions may be called in hooks, from any thread.
+ * without events cost nothing. If the system has no descriptor or memory left, the process stays pending and tries
+ * again, ever more rarely (4 ms to 16 s). A forked child is pending again. A child made by a raw clone() finds the page
+ * below wiped, and never records. All functions may be called in hooks, from any thread.
  */
 #pragma once
 
@@ -39,7 +39,7 @@ struct mp_session {
     uint64_t clock_shift_ns;            /* modulo 2^64 */
     struct mp_record_config config;
     _Atomic bool pending;        /* an attempt to attach may succeed */
-    _Atomic uint32_t look_wakes; /* copy of the spool's, for the next session, of a forked child */
+    _Atomic uint32_t look_wakes; /* copy of the spool's count, for the next session in a forked child */
 };
 
 extern struct mp_session mp_session;
@@ -60,7 +60,7 @@ static inline bool mp_session_recording(void)
     return atomic_load_explicit(&mp_session.pending, memory_order_relaxed) && mp_session_attach();
 }
 
-/* True if the process does not record yet, but may begin once the system has a descriptor or memory for it. */
+/* True if the process does not record yet, but may begin once the system has a descriptor or memory. */
 static inline bool mp_session_tries_again(void)
 {
     struct mp_session_page *page = mp_session.page;
@@ -90,5 +90,5 @@ void mp_session_without_lock(void);
  * child, too. */
 void mp_session_start(void);
 void mp_session_after_fork(bool inside_hook);
-/* For a forked child that lacks some of the recorder's memory: it stays silent. */
+/* Called in a forked child that lacks some of the recorder's memory: the child never records. */
 void mp_session_give_up(void);

@@ -1,4 +1,4 @@
-/* Blocks the calling thread's signals, at rare moments at which the program's handlers must not run. This includes the
+/* Blocks the calling thread's signals, at the rare moments when the program's handlers must not run. This includes the
  * C library's own signals, which cancel threads. Signals raised by the thread's own instructions stay enabled, since
  * the kernel ends a process that blocks them. Never allocates. */
 #pragma once

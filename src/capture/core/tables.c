@@ -11,17 +11,17 @@
 
 #define WAIT_FOR_SPACE_NS (20 * MP_NS_PER_MS)
 
-/* A hash table from an entry's content to id + 1, by open addressing; the content itself lies in the spool. It begins
- * small and doubles when it is half full. Each new entry then moves a few slots of the smaller table, so no hook moves
- * them all. Until all have moved, look-ups search both tables. If a thread leaves the lock in the middle by a jump, an
- * entry may not be found again, and is entered twice.
+/* A hash table from an entry's content to id + 1, by open addressing; the content itself lies in the spool. The table
+ * begins small and doubles when it is half full. Each new entry then moves a few slots from the smaller table, so that
+ * no hook moves them all. Until all slots have moved, look-ups search both tables. A thread may leave by a jump while
+ * it holds the lock. An entry may then not be found again, and is entered twice.
  *
- * A thread may also continue here after the lock has been taken from it: it was stopped, or ran a long handler or a
- * coroutine. Slots and their number are therefore one block of memory, which stays mapped until the session ends.
- * Nothing is written beyond the open part of the spool. */
+ * A thread may also continue here after it has lost the lock: it was stopped, or ran a long handler or a coroutine. So
+ * slots and their number are one block of memory, which stays mapped until the session ends. Nothing is written beyond
+ * the open part of the spool. */
 #define FIRST_SLOTS (UINT64_C(1) << 12)
 #define MOVED_EACH  16
-#define MADE_MOST   32 /* tables that a look-up makes in its life; each is twice the last */
+#define MADE_MOST   32 /* most tables that a look-up makes in its life; each is twice as large as the last */
 struct slots {
     uint64_t mask;
     uint32_t at[];
@@ -30,8 +30,8 @@ static struct lookup {
     uint64_t most;           /* the most slots of a table */
     struct slots *now, *old; /* `old`: the smaller table, until all its entries have moved */
     uint64_t used, moved;    /* entries; slots of `old` that were moved */
-    struct slots *empty;     /* a table that has moved; its memory goes back piece by piece */
-    uint64_t given_back;     /* bytes of `empty` that the kernel has back */
+    struct slots *empty;     /* a table whose entries have all moved; its memory goes back piece by piece */
+    uint64_t given_back;     /* bytes of `empty` that have gone back to the kernel */
     struct {
         void *at;
         size_t bytes;
@@ -68,7 +68,7 @@ static void drop_old(struct lookup *lookup)
     lookup->empty = old != lookup->now ? old : NULL;
 }
 
-/* Returns one piece at a time: for a whole large table the kernel takes 2 ms. */
+/* Returns one piece of memory at a time: for a whole large table the kernel takes 2 ms. */
 static void give_back_some(struct lookup *lookup)
 {
     struct slots *empty = lookup->empty;
@@ -182,12 +182,13 @@ static bool have_space(enum mp_spool_table_id id, uint64_t more)
     if ((need <= committed || (need <= table->room && wait_for_space(id, need))) &&
         open_table(id, need, atomic_load_explicit(&table->committed, memory_order_acquire)))
         return true;
-    if (id != MP_TABLE_TRACKS) /* the caller counts events without a track */
+    if (id != MP_TABLE_TRACKS) /* for tracks, the caller counts the lost events */
         atomic_fetch_add(id == MP_TABLE_STRINGS ? &header->lost_strings : &header->lost_stacks, 1);
     return false;
 }
 
-/* False: another thread took the lock away from this thread, and may have written behind the last entry. */
+/* True if this thread still holds the lock. Otherwise another thread took it away, and may have written behind the last
+ * entry. */
 static bool still_ours(void)
 {
     atomic_signal_fence(memory_order_seq_cst);
@@ -277,7 +278,7 @@ static void fill_slot(enum mp_spool_table_id table, uint32_t *slot, uint32_t id)
     struct lookup *lookup = &lookups[table];
     *slot = id + 1;
     lookup->used++;
-    if (lookup->old == lookup->now) lookup->old = NULL; /* a jump left the growth before it began */
+    if (lookup->old == lookup->now) lookup->old = NULL; /* a jump left the growth just before its begin */
     if (lookup->old)
         move_some(table, lookup);
     else if (lookup->empty)
@@ -286,7 +287,7 @@ static void fill_slot(enum mp_spool_table_id table, uint32_t *slot, uint32_t id)
         begin_growth(lookup);
 }
 
-/* Returns the entry's id + 1. 0: it does not exist, and *empty is the slot where it belongs (NULL: none). */
+/* Returns the entry's id + 1. 0: the entry does not exist, and *empty is the slot where it belongs (NULL: none). */
 static uint32_t look_up(enum mp_spool_table_id table, const void *content, size_t bytes, uint32_t **empty)
 {
     struct lookup *lookup = &lookups[table];

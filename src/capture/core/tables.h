@@ -1,6 +1,6 @@
 /*
  * The spool's tables from the recorder's side. Each call finds or adds an entry, under the session's table lock, and
- * returns its id. Only stacks and names that the caches do not know come here.
+ * returns its id. Only stacks and names that are not in the caches come here.
  *
  * If a table is full, or its next part is not committed in time, the result is 0: the empty string or stack, the
  * unknown module. For frames it is MP_WIRE_FRAME_CUT, for tracks MP_TRACK_NONE, whose events are dropped. The loss is
@@ -17,7 +17,7 @@
 /* Forgets all entries, since a new session begins with empty tables. The caller holds the attach lock. False: there is
  * no memory. */
 bool mp_tables_reset(void);
-/* Gives the tables' memory back. */
+/* Gives the tables' memory back to the kernel. */
 void mp_tables_end(void);
 /* True if this process has the tables' memory (mp_is_here()). */
 bool mp_tables_are_here(void);

@@ -1,7 +1,7 @@
 /*
  * A fixed-size cache from 64-bit hashes to 24-bit ids, read without a lock. A slot is one word: the upper 40 bits of
- * the hash and the id. Together with the bits that choose the slot, two hashes must agree in 58 bits for a wrong
- * answer. With 10^6 distinct stacks, one program in some 10^5 shows one wrong stack. New entries replace old ones.
+ * the hash and the id. With the bits that choose the slot, two hashes must agree in 58 bits to give a wrong answer.
+ * With 10^6 distinct stacks, one program in some 10^5 shows one wrong stack. New entries replace old ones.
  */
 #pragma once
 
@@ -49,7 +49,7 @@ static inline uint32_t mp_tag_cache_find(const struct mp_tag_cache *cache, uint6
     return MP_TAG_NONE;
 }
 
-/* Stores an id of at most MP_TAG_ID_BITS bits; larger ids are not kept. One writer at a time. */
+/* Stores an id of at most MP_TAG_ID_BITS bits; larger ids are not stored. One writer at a time. */
 static inline void mp_tag_cache_put(struct mp_tag_cache *cache, uint64_t hash, uint32_t id)
 {
     if (id >> MP_TAG_ID_BITS) return;

@@ -21,7 +21,7 @@ static pthread_key_t ending_thread;
 
 #define RING_WAIT_NS (100 * MP_NS_PER_MS)
 
-/* Releases all locks of a hook of this thread that never ended, and counts the hook. */
+/* Releases all locks of a hook that this thread left without ending it, and counts the hook. */
 static void leave_behind(void)
 {
     struct mp_session_page *page = mp_session.page;
@@ -72,7 +72,7 @@ static int find_ring(struct mp_spool_header *header)
     return -1;
 }
 
-/* True if a wait for a ring can succeed. False: all possible rings exist, and all their threads live. */
+/* True if a wait for a ring can succeed. False: all possible rings exist, and all their threads are alive. */
 static bool one_may_come(const struct mp_spool_header *header)
 {
     bool any = atomic_load(&header->rings_used) < MP_SPOOL_RINGS_MAX;
@@ -118,7 +118,8 @@ static void claim_ring(struct mp_thread *thread)
         atomic_store(&header->rings[index].state, MP_RING_FREE);
         return;
     }
-    struct mp_ring *ring = thread->ring = &header->rings[index]; /* at once, as a handler may jump out of here */
+    struct mp_ring *ring = thread->ring = &header->rings[index]; /* stored at once, since a handler may jump out of
+                                                                  * here */
     ring->tid = mp_own_tid();
     memset(ring->name, 0, sizeof ring->name);
     mp_syscall(SYS_prctl, PR_GET_NAME, ring->name);
@@ -131,10 +132,10 @@ static void claim_ring(struct mp_thread *thread)
  * These take at least this many bytes. */
 #define SAVED_REGISTERS 700
 
-/* True if the thread has certainly left its hook, in two cases. The hook's frames lie further in than the thread is now
- * on the same stack; or they lie on the alternate stack, and the thread is not on it. Otherwise the caller may be a
- * handler that interrupted the hook and will return to it. The handler runs on the hook's stack, on the alternate one,
- * or on the stack of a coroutine to which it has switched. */
+/* True if the thread has certainly left its hook, in two cases. The hook's frames lie further in on the stack on which
+ * the thread is now. Or they lie on the alternate stack, and the thread has left that stack. Otherwise the caller may
+ * be a handler that interrupted the hook and will return to it. The handler runs on the hook's stack, on the alternate
+ * one, or on the stack of a coroutine to which it has switched. */
 static bool is_surely_left(struct mp_thread *thread, uintptr_t frame)
 {
     stack_t own;
@@ -146,8 +147,8 @@ static bool is_surely_left(struct mp_thread *thread, uintptr_t frame)
     return hook_on_alternate || (further_out && mp_fronts.same_stack(thread, inner, frame + hook - inner));
 }
 
-/* True if the hook has lasted too long to be running. Most hooks that seem to run do run, but no hook runs this long.
- * If the thread returns to the hook after all, no harm is done: the hook's event is not recorded. */
+/* True if the hook has lasted too long to be running. Most hooks that seem to run do run, but never this long. If the
+ * thread returns to the hook after all, no harm is done: the hook's event is not recorded. */
 static bool has_lasted(struct mp_thread *thread)
 {
     enum { CALLS = 32 };

@@ -1,6 +1,6 @@
 /*
  * The recorder's data of a thread: its ring and its recursion guard. The memory of the parts (capture/core/front.h)
- * lies behind it. All of it is mapped, not allocated; large parts are only touched for deep stacks.
+ * lies behind it. All this memory is mapped, not allocated. Large parts are touched only for deep stacks.
  */
 #pragma once
 
@@ -20,15 +20,14 @@ struct mp_thread {
     int saved_errno;      /* the program's, while inside a hook */
     bool full;            /* a wait for room was in vain: drop records until the ring's tail moves */
     bool no_memory;       /* `ring` is NULL because mapping it failed */
-    bool waited_for_ring; /* the one wait for a ring in this session is used up */
-    uint32_t generation;  /* of the session that `ring` belongs to */
+    bool waited_for_ring; /* the thread has already waited once for a ring in this session */
+    uint32_t generation;  /* generation of the session that `ring` belongs to */
     uint32_t ring_index;
     struct mp_ring *ring;      /* NULL: the thread got no ring */
     struct mp_record *records; /* the ring's entries */
     uint64_t last_time_ns;
     uint64_t tail_seen, full_tail;
-    uint32_t
-        call; /* name of the --step-at function that was called: a step is recorded before the next alloc; 0: none */
+    uint32_t call; /* name of the --step-at function that was called, for a step before the next alloc; 0: none */
     struct mp_sampler sampler;
     /* The parts' memory lies behind it (capture/core/front.h). */
 };
@@ -37,8 +36,8 @@ struct mp_thread {
  * hook, with the session recording. */
 struct mp_thread *mp_thread_self(void);
 
-/* Sets the recursion guard. False: it was set already. It takes one instruction, so that a handler, or a coroutine that
- * a handler switches to, comes before or after it but not in the middle. No other thread writes the guard, so the
+/* Sets the recursion guard. False: the guard was set already. The change is one instruction: a handler, or a coroutine
+ * that a handler switches to, runs before or after it, never in the middle. No other thread writes the guard, so the
  * instruction needs no lock prefix. */
 static inline bool mp_thread_claim(struct mp_thread *thread, uintptr_t frame)
 {
@@ -55,18 +54,18 @@ static inline bool mp_thread_claim(struct mp_thread *thread, uintptr_t frame)
 #endif
 }
 
-/* For a forked child that did not inherit its thread's memory. */
+/* Called in a forked child that did not inherit its thread's memory. */
 void mp_thread_forget(void);
 
-/* Called when a thread already inside a hook enters another at `frame`. True if it left the first by a jump: out of a
- * signal handler, by an exception, or to another stack. Its locks are then free. Otherwise the call is counted as not
- * recorded. */
+/* Called when a thread already inside a hook enters another at `frame`. True if the thread left the first hook by a
+ * jump: out of a signal handler, by an exception, or to another stack. The first hook's locks are then free. Otherwise
+ * the call is counted as not recorded. */
 bool mp_thread_was_left(struct mp_thread *thread, uintptr_t frame);
-/* The same for a thread that forks at `frame`. A fork is no event, so nothing counts as not recorded. A child must not
+/* Does the same for a thread that forks at `frame`, but counts nothing, since a fork is no event. A child must not
  * continue in a hook that its thread had left. */
 void mp_thread_forks(struct mp_thread *thread, uintptr_t frame);
 
-/* This thread's state if it exists, of whatever session; else NULL. */
+/* This thread's state if it exists, even of an earlier session; else NULL. */
 struct mp_thread *mp_thread_present(void);
 
 /* Makes the key whose destructor retires the ring of an ending thread. Call it before the first mp_thread_self(). */

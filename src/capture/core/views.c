@@ -18,8 +18,8 @@ static char *anchors, *whole;
 static uint64_t page_bytes, whole_bytes;
 static struct mp_spool_header *header;
 
-/* A thread may finish a growth late, after another thread has made the same one. Each growth therefore has its own
- * entry, and the larger view stays. */
+/* A thread may finish a growth late, after another thread has made the same growth. So each growth has its own entry,
+ * and the larger view stays. */
 static struct mp_view views[MP_TABLES][VIEWS_MOST];
 static _Atomic uint32_t made[MP_TABLES];
 static const struct mp_view *_Atomic largest[MP_TABLES];
@@ -67,11 +67,11 @@ static bool map_anchors(int descriptor)
     return true;
 }
 
-/* Makes another mapping of the part that begins with the anchor's page. NULL with errno. */
+/* Makes another mapping of the part of the spool that begins with the anchor's page. NULL with errno. */
 static char *copy_anchor(uint32_t anchor, uint64_t bytes)
 {
     char *page = anchors + anchor * page_bytes;
-    mp_munlock(page, page_bytes); /* mlockall(MCL_CURRENT) has locked it, and would fill the copy */
+    mp_munlock(page, page_bytes); /* mlockall(MCL_CURRENT) has locked the page, and would fill the copy */
     void *at = (void *)mp_syscall(SYS_mremap, page, 0, bytes, MREMAP_MAYMOVE); /* NOLINT */
     return at == MAP_FAILED ? NULL : at;
 }
@@ -139,7 +139,7 @@ bool mp_view_grow(enum mp_spool_table_id table, uint64_t bytes)
     *view = (struct mp_view){0};
     char *at = open_part(table, bytes);
     if (!at) {
-        uint32_t after = place + 1; /* returns the entry, unless another thread took the next one */
+        uint32_t after = place + 1; /* gives the entry back, unless another thread has taken the next one */
         atomic_compare_exchange_strong(&made[table], &after, place);
         return false;
     }

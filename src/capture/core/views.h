@@ -1,11 +1,11 @@
 /*
- * This process's mappings of the spool: as much of each table, and as many rings, as it has needed. It maps no more
- * than that, because the program's address space may be limited.
+ * This process's mappings of the spool: as much of each table, and as many rings, as it has needed. The process maps no
+ * more, because the program's address space may be limited.
  *
  * A table that has grown is mapped again as a whole at another address. Nothing is unmapped while a session lasts, so
- * users of a smaller view find the same bytes there. No descriptor is kept: further views are copies of one page of
- * each part, mapped when the process attached. The mappings are left out of children and core dumps. mlockall() pins
- * only their opened part. Never allocates; any thread, in hooks.
+ * users of a smaller view find the same bytes there. No descriptor stays open. Instead, later views are made from one
+ * page of each part, which was mapped when the process attached. The mappings are left out of children and core dumps.
+ * mlockall() pins only their opened part. Never allocates; any thread, in hooks.
  */
 #pragma once
 

@@ -2,8 +2,8 @@
 
 #include <stdbool.h>
 
-/* Bits of one channel by CUarray_format (cuda.h); below 0: of a whole element, in block-compressed and planar formats.
- * The driver's additional padding is unknown. */
+/* Bits of one channel by CUarray_format (cuda.h). Negative: bits of a whole element, in block-compressed and planar
+ * formats. The driver's additional padding is unknown. */
 static const signed char format_bits[256] = {
     [0x01] = 8,   [0x02] = 16,  [0x03] = 32,  /* unsigned integers */
     [0x08] = 8,   [0x09] = 16,  [0x0a] = 32,  /* signed integers */

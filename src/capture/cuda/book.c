@@ -32,8 +32,8 @@ static const struct {
     [MP_BOOK_MULTICAST] = {"multicast", false},
 };
 
-/* Bytes that the pools of each device hold (last: those of the host), and bytes of each device's graphs. Under the
- * lock, so that the last record has the last sum. */
+/* Bytes that the pools of each device (last: of the host) hold, and bytes of each device's graphs. They change under
+ * the lock, so that the last record has the last sum. */
 #define HOST MP_CUDA_DEVICES
 static mp_lock holding;
 static _Atomic uint64_t last_pool;
@@ -82,12 +82,12 @@ void mp_book_end_unknown(struct mp_thread *thread, enum mp_book book, int device
     record_free(thread, &block);
 }
 
-/* If the driver refused memory, looks for PyTorch's caching allocator, which may have asked for it. It can have asked
- * only if c10's CUDA library is loaded, under any file name. */
+/* True if PyTorch's caching allocator may have asked for memory that the driver refused: c10's CUDA library is loaded,
+ * under any file name. */
 static void look_for_allocator(void)
 {
-    static struct mp_loaded_end looked_until; /* the driver may refuse often */
-    static _Atomic bool is_there;             /* found once; stays true in a forked child's session */
+    static struct mp_loaded_end looked_until; /* so that frequent refusals cost little */
+    static _Atomic bool is_there;             /* stays true once it is found, also in a forked child's session */
     struct mp_loaded found;
     _Atomic uint32_t *has = &mp_session.header->has_cuda_allocator;
     if (atomic_load_explicit(has, memory_order_relaxed)) return;
@@ -125,7 +125,7 @@ static void pool_changed(struct mp_thread *thread, const struct mp_live *pool, u
     mp_lock_release(&holding);
 }
 
-/* True for a pool and its blocks: the pool's memory exists as long as any of them. */
+/* True for a pool and its blocks: the pool's memory exists as long as one of these does. */
 static bool is_of_pool(const struct mp_live *entry)
 {
     return entry->other && (entry->class == MP_LIVE_MEMORY || entry->class == MP_LIVE_POOL);
@@ -145,7 +145,7 @@ void mp_book_end(struct mp_thread *thread, const struct mp_live *entry)
 void mp_book_begin(struct mp_thread *thread, struct mp_live *entry)
 {
     struct mp_live before, held;
-    /* A record of CUPTI's reports a variable, on any thread, so the current stack has nothing to do with it. */
+    /* CUPTI's records report variables on any thread, so the current stack is not theirs. */
     if (entry->book && !entry->stack && entry->class != MP_LIVE_STATIC) {
         struct mp_captured captured = mp_book_stack(thread);
         entry->stack = captured.stack;

@@ -81,8 +81,8 @@ static void exit_host_register(struct mp_cuda_event *event)
 
 /* ---- the table of actions ---------------------------------------------------------------------------------------- */
 
-/* A call that makes an object, to which its first argument points. The object ends with its context, unless `stays` is
- * set. `sized`: the second argument is its size, and a refusal is recorded. */
+/* A call that makes an object. Its first argument points to the object. The object ends with its context, unless
+ * `stays` is set. `sized`: the second argument is the object's size, and a refusal is recorded. */
 struct begins {
     enum mp_live_class class;
     enum mp_book book;
@@ -105,7 +105,7 @@ static void begin_as(struct mp_cuda_event *event, const struct begins *row)
 }
 
 /* Most calls are alike: the first argument is the address or handle that begins or ends. `unknown`: the book for the
- * end of a block whose beginning was not seen. */
+ * end of a block whose begin memprof did not see. */
 static const struct action {
     struct begins begins;
     mp_cuda_ending *enter;

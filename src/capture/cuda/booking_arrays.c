@@ -1,4 +1,4 @@
-/* Arrays and mipmaps, and memory of others: IPC and external memory. */
+/* Arrays and mipmaps, and memory of other processes and interfaces: IPC and external memory. */
 #include "capture/cuda/array_bytes.h"
 #include "capture/cuda/booking_parts.h"
 
@@ -38,7 +38,7 @@ void mp_exit_mipmap_create(struct mp_cuda_event *event)
 
 /* ---- memory of others -------------------------------------------------------------------------------------------- */
 
-/* The driver returns the same address for each opening of the same memory, and counts. */
+/* The driver returns the same address for each opening of the same memory, and counts the openings. */
 void mp_exit_ipc_open(struct mp_cuda_event *event)
 {
     const struct mp_params_cuIpcOpenMemHandle_v2 *a = event->arguments;
@@ -76,7 +76,7 @@ void mp_exit_external_import(struct mp_cuda_event *event)
                   MP_BOOK_IMPORTED, MP_KIND_DEVICE);
 }
 
-/* It is the same memory again, under a second handle. Destroying the mipmap ends this entry. */
+/* The mipmap is the same memory under a second handle. Destroying the mipmap ends this entry. */
 void mp_exit_external_mipmap(struct mp_cuda_event *event)
 {
     const struct mp_params_cuExternalMemoryGetMappedMipmappedArray *a = event->arguments;
@@ -86,7 +86,7 @@ void mp_exit_external_mipmap(struct mp_cuda_event *event)
                   MP_KIND_ARRAY);
 }
 
-/* Likewise, by address. cuMemFree ends this entry. */
+/* The buffer is the same memory under an address. cuMemFree ends this entry. */
 void mp_exit_external_buffer(struct mp_cuda_event *event)
 {
     const struct mp_params_cuExternalMemoryGetMappedBuffer *a = event->arguments;

@@ -1,5 +1,5 @@
-/* Graphs and their memory. The memory of each graph, and of each capture, has a number of its own. Its handle is no
- * key: it may be reused while executables of the earlier graph still hold memory. */
+/* Graphs and their memory. The memory of each graph, and of each capture, has a number of its own. A graph's handle is
+ * no key: a new graph may get it while executables of the earlier graph still hold memory. */
 #include "capture/cuda/booking_parts.h"
 
 static _Atomic uint64_t last_number, last_capture;
@@ -180,7 +180,7 @@ static void end_memory(struct mp_cuda_event *event, uint64_t address)
     if (mp_live_take(MP_LIVE_MEMORY, address, &taken)) mp_book_end(event->thread, &taken);
 }
 
-/* Memory that the previous launch left live ends first: with it, the driver would have refused the launch. */
+/* If the previous launch left memory live, that ends first: otherwise the driver would have refused this launch. */
 void mp_exit_graph_launch(struct mp_cuda_event *event)
 {
     struct mp_live executable, node;
@@ -256,7 +256,7 @@ uint64_t mp_cuda_capture_of(const struct mp_cuda_event *event, mp_cu_handle stre
     int facts = event->facts ? event->facts->capturing : MP_NOT_KNOWN;
     if (facts == 0) return 0;
     if (mp_live_find(MP_LIVE_CAPTURE, (uint64_t)(uintptr_t)stream, &capture)) return capture.other;
-    /* Another stream joined the capture. The capture is unknown; it is most often the one that began last. */
+    /* Another stream joined a capture. We do not know which one; most often it is the one that began last. */
     return facts == 1 ? atomic_load(&last_capture) : 0;
 }
 

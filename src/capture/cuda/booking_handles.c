@@ -105,7 +105,7 @@ static void primary_gone(struct mp_cuda_event *event, int device)
     struct mp_live taken[MP_LIVE_TAKEN], before;
     unsigned count = mp_live_take_some(is_primary_of, (uint64_t)device, taken);
     for (unsigned i = 0; i < count; i++) {
-        mp_live_put(&taken[i], &before); /* put back for now: context_gone() ends it */
+        mp_live_put(&taken[i], &before); /* put back for the moment: context_gone() ends it */
         mp_cuda_context_gone(event->thread, taken[i].value);
     }
 }

@@ -13,12 +13,13 @@ struct mp_cuda_event {
     const struct mp_cuda_facts *facts;
 };
 
-/* Called before the call goes down: ends the blocks that it frees. They are restored if the call fails. */
+/* Called before the driver runs the call: ends the blocks that the call frees. If the call fails, they are restored. */
 typedef void mp_cuda_ending(struct mp_cuda_event *event);
 /* Called after the call has returned: books its result. */
 typedef void mp_cuda_ended(struct mp_cuda_event *event);
 
-/* The call's arguments as the params struct of `symbol`. Any symbol will do whose struct has the same first members. */
+/* The call's arguments as the params struct of `symbol`. `symbol` may be any call whose struct has the same first
+ * members. */
 #define MP_ARGUMENTS(symbol, event) ((const struct mp_params_##symbol *)(event)->arguments)
 
 static inline bool mp_cuda_succeeded(const struct mp_cuda_event *event)
@@ -40,7 +41,7 @@ void mp_cuda_end(struct mp_cuda_event *event, const struct mp_live *taken);
 void mp_cuda_end_value(struct mp_cuda_event *event, enum mp_live_class class, uint64_t value);
 /* The call failed: restores the blocks that were ended before it. */
 void mp_cuda_take_back(struct mp_cuda_event *event);
-/* Adds an entry of the calling thread's context and device. If the call found no memory, records that on `book`
+/* Adds an entry of the calling thread's context and device. If the call found no memory, records the refusal on `book`
  * instead. */
 void mp_cuda_begin(struct mp_cuda_event *event, enum mp_live_class class, uint64_t value, uint64_t bytes,
                    enum mp_book book, enum mp_kind kind);

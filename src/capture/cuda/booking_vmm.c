@@ -1,5 +1,5 @@
 /* Virtual memory: address ranges, physical memory by handle, and mappings. Physical memory exists while the program
- * still owns a handle to it, or while some of it is mapped or bound. */
+ * owns a handle to it, or while a part of it is mapped or bound. */
 #include "capture/core/session.h"
 #include "capture/cuda/booking_parts.h"
 
@@ -25,8 +25,8 @@ void mp_exit_vmm_create(struct mp_cuda_event *event)
     mp_cuda_begin_entry(event, &physical);
 }
 
-/* Adds to the handles (`refs`) or the uses (`uses`) of physical memory or of a multicast object. It ends when both are
- * 0. */
+/* Adds to the handles (`refs`) or the uses (`uses`) of physical memory or of a multicast object. The memory or object
+ * ends when both counts are 0. */
 static bool count_references(struct mp_cuda_event *event, uint64_t handle, int refs, int uses)
 {
     struct mp_live after;

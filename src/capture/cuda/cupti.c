@@ -17,14 +17,14 @@
 
 #define FLUSH_EVERY_NS  MP_NS_PER_SECOND
 #define FLUSH_PERIOD_MS 1000
-#define NOT_FOUND       -1 /* memprof's own value; no result of CUPTI's is negative */
-/* A call's correlation word with this mark is ours; its low byte is the visit's index. */
+#define NOT_FOUND       -1 /* memprof's own value: results of CUPTI are never negative */
+/* We put this mark into a call's correlation word; its low byte is then the visit's index. */
 #define VISIT_MARK UINT64_C(0x6d656d70726f6600)
 
 static void *subscriber;
 static pid_t holder;               /* the process that subscribed */
-static uint32_t holder_generation; /* number of its session: a child of a raw clone() finds another number in the wiped
-                                    * page */
+static uint32_t holder_generation; /* generation of its session: a child of a raw clone() finds another number in the
+                                    * wiped page */
 static _Atomic bool held;
 static _Atomic uint64_t last_flush;
 static bool reported[MP_CUDA_CALL_COUNT]; /* set before the first callback */
@@ -110,7 +110,8 @@ static void on_exit_of(enum mp_cuda_call_id id, const struct mp_cupti_call *data
     if (captured) facts.capturing = 1;
     mp_cuda_exit(id, data->functionParams, result, &visit, &facts);
     if (result == MP_CU_SUCCESS) mp_cupti_expect(&mp_cuda_calls[id], data, &visit);
-    struct mp_cupti_thread *now = mp_cupti_thread(mp_thread_present()); /* the call's exit may have made it */
+    struct mp_cupti_thread *now = mp_cupti_thread(mp_thread_present()); /* looked up again: the call's exit may have
+                                                                         * made the thread's state */
     if (now) now->exits++;
     flush(mp_cuda_loads_code(mp_cuda_calls[id].action));
 }
@@ -192,7 +193,8 @@ static void note_refusal(int result)
     char name[64] = "", text[160];
     const char *reason = NULL;
     if (result == MP_CUPTI_BUSY && mp_cupti.cuptiSubscribe_v2) {
-        /* Only the second version of the interface names the present subscriber. It is used for nothing else. */
+        /* Only the second version of the interface names the present subscriber. We use this version for nothing
+         * else. */
         struct mp_cupti_subscriber_params params = {.structSize = sizeof params,
                                                     .subscriberName = "memprof",
                                                     .oldSubscriberName = name,
@@ -242,7 +244,7 @@ static void enable_callbacks(void)
     enable(MP_CUPTI_STATE, MP_CUPTI_STATE_FATAL_ERROR);
 }
 
-/* Without records, a recording lacks only variables of modules and the sizes of pools. */
+/* Without these records, a recording lacks only variables of modules and the sizes of pools. */
 static void enable_records(void)
 {
     if (!mp_cupti_records_start() ||
@@ -253,14 +255,14 @@ static void enable_records(void)
         return;
     }
     mp_cupti.cuptiActivityEnable(MP_CUPTI_MEMORY_POOL);
-    /* Memory records have the correlation ids of call records, and only if call records are enabled. */
+    /* Memory records have correlation ids only if call records are enabled, too. */
     for (unsigned id = 0; mp_cupti.cuptiActivityEnableDriverApi && id < MP_CUDA_CALL_COUNT; id++)
         if (mp_cupti_has_record(mp_cuda_calls[id].action))
             mp_cupti.cuptiActivityEnableDriverApi(mp_cuda_calls[id].cbid, 1);
     if (mp_cupti.cuptiActivityFlushPeriod) mp_cupti.cuptiActivityFlushPeriod(FLUSH_PERIOD_MS);
 }
 
-/* Takes all records that CUPTI still has, and notes which ones are missing then. */
+/* Takes all records that CUPTI still has, and notes the expected ones that did not come. */
 static bool take_the_rest(void)
 {
     size_t dropped = 0;
@@ -277,7 +279,7 @@ static void at_exit(void)
     if (holder == mp_getpid() && atomic_load(&held) && mp_session_recording()) take_the_rest();
 }
 
-/* Skips a CUPTI that is too new for the driver, since an older one may work. */
+/* Subscribes to CUPTI. Skips a version that is too new for the driver, since an older one may work. */
 static bool subscribe(void *refusal)
 {
     *(int *)refusal = mp_cupti.cuptiSubscribe(&subscriber, on_callback, NULL);

@@ -1,6 +1,6 @@
 /*
- * CUPTI as a way to see the driver's calls. It is found at run time, and has one subscriber through the first version
- * of its interface. Callbacks of the driver's domain are recorded (stack, thread, result). CUPTI's own records of
+ * CUPTI as a way to see the driver's calls. It is found at run time. The first version of its interface, which we use,
+ * allows one subscriber. Callbacks of the driver's domain are recorded (stack, thread, result). CUPTI's own records of
  * memory and pools add modules' variables and the pools' sizes, and serve to check the callbacks.
  *
  * Callbacks run on the program's threads, in the middle of a driver's call. They call CUPTI at most, never CUDA.
@@ -26,24 +26,25 @@ extern struct mp_cupti mp_cupti;
  * system. Libraries that are too old or incomplete are skipped. False: no candidate was used. */
 bool mp_cupti_find(bool (*use)(void *context), void *context);
 
-/* True if callbacks report that call. False if the loaded library does not know it. */
+/* True if callbacks report that call; false if the loaded library does not know the call. */
 bool mp_cupti_reports(enum mp_cuda_call_id id);
 /* mp_cupti_is_own_path(): true if `path` names this library. */
-void mp_cupti_start(void); /* for the constructor */
+void mp_cupti_start(void); /* called by the constructor */
 bool mp_cupti_is_own_path(const char *path);
 /* Releases CUPTI for another tool of this process (torch.profiler). If the hooks' library is loaded, it continues to
- * record. False: memprof did not hold CUPTI. */
+ * record. False: memprof was not its subscriber. */
 bool mp_cupti_release(void);
-/* For a forked child: CUPTI is never called again there. Returns whether the parent held it. */
+/* Called in a forked child, where CUPTI is never called again. Returns whether the parent was its subscriber. */
 bool mp_cupti_forget(void);
 
 /* ---- cupti_records.c --------------------------------------------------------------------------------------------- */
 
 /* Maps the memory for records. Call it before records are requested. */
 bool mp_cupti_records_start(void);
-/* True if CUPTI makes memory records for calls of that action, as far as known. */
+/* True if CUPTI makes memory records for calls of that action, as far as we know. */
 bool mp_cupti_has_record(enum mp_cuda_action action);
-/* A call has succeeded: remembers which memory records must come, and the code whose variables they will report. */
+/* Called when a call has succeeded: remembers which memory records must come, and the code whose variables will be
+ * reported. */
 struct mp_cuda_visit;
 void mp_cupti_expect(const struct mp_cuda_call *call, const struct mp_cupti_call *data,
                      const struct mp_cuda_visit *visit);
@@ -52,5 +53,5 @@ mp_cupti_buffer_request mp_cupti_request_buffer;
 mp_cupti_buffer_complete mp_cupti_take_buffer;
 /* Takes one record. May be called inside or outside a hook. */
 void mp_cupti_take_record(const void *record);
-/* At the end, when all records are flushed: counts the expected records that did not come. */
+/* Called at the end, when all records are flushed: counts the expected records that did not come. */
 void mp_cupti_records_end(void);

@@ -3,7 +3,7 @@
  * version gives the records' layout: cuptiGetVersion() is 15 for CUDA 11.2-11.4, 24 for 12.6, 130000 for 13.0.
  *
  * Source: cupti_callbacks.h, cupti_activity.h and cupti_version.h of CUDA 13.0; cupti_activity_deprecated.h for the
- * layouts before.
+ * earlier layouts.
  */
 #pragma once
 
@@ -16,7 +16,7 @@
 enum {
     MP_CUPTI_SUCCESS = 0,
     MP_CUPTI_INVALID_PARAMETER = 1,
-    MP_CUPTI_MAX_LIMIT_REACHED = 12, /* no more records; in old versions also: there is another subscriber */
+    MP_CUPTI_MAX_LIMIT_REACHED = 12, /* no more records; in old versions also: CUPTI has another subscriber */
     MP_CUPTI_NOT_INITIALIZED = 15,   /* the driver is too old for this CUPTI */
     MP_CUPTI_BUSY = 39,              /* CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED */
     MP_CUPTI_UNKNOWN = 999,          /* no driver */
@@ -78,8 +78,8 @@ enum {
     MP_CUPTI_MEMORY_MANAGED_STATIC = 7,
 };
 
-/* CUpti_ActivityMemory2, 3 and 4: each adds members at the end of the one before. Read only members that the record's
- * version has; only the loaded library steps from one record to the next. */
+/* CUpti_ActivityMemory2, 3 and 4: each adds members at the end of the one before. Read only the members that the
+ * record's version has, and let the loaded library step from one record to the next. */
 struct mp_cupti_memory {
     uint32_t kind, memoryOperationType, memoryKind, correlationId;
     uint64_t address, bytes, timestamp, PC;
@@ -100,7 +100,7 @@ struct mp_cupti_memory {
 #define MP_CUPTI_MEMORY3_BYTES 120 /* version 17 */
 #define MP_CUPTI_MEMORY4_BYTES 128 /* version 24 */
 
-/* CUpti_ActivityMemoryPool, 2 and 3: as above */
+/* CUpti_ActivityMemoryPool, 2 and 3: each adds members at its end */
 struct mp_cupti_pool {
     uint32_t kind, memoryPoolOperationType, memoryPoolType, correlationId, processId, deviceId;
     uint64_t minBytesToKeep, address, size, releaseThreshold, timestamp;
@@ -119,8 +119,8 @@ typedef void mp_cupti_buffer_complete(mp_cu_handle context, uint32_t stream, uin
                                       size_t valid_bytes);
 typedef uint64_t mp_cupti_timestamp(void);
 
-/* The functions that are looked up: X(name, needed, arguments). All return a CUptiResult. A library that lacks a needed
- * one is not used. If another one is missing, only its feature is. */
+/* The functions that are looked up: X(name, needed, arguments). All return a CUptiResult. A library without a needed
+ * function is not used. If another function is missing, only its feature is missing. */
 #define MP_CUPTI_FUNCTIONS(X)                                                                                          \
     X(cuptiGetVersion, 1, (uint32_t * version))                                                                        \
     X(cuptiSubscribe, 1, (void **subscriber, mp_cupti_callback *callback, void *user))                                 \

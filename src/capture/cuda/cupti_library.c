@@ -44,8 +44,8 @@ static const char *const names[] = {"libcupti.so.13",   "libcupti.so.12",   "lib
 
 /* ---- loading ----------------------------------------------------------------------------------------------------- */
 
-/* Over a stand-in of the driver (src/softgpu) only a stand-in of CUPTI may be called: NVIDIA's recurses there until the
- * stack overflows. */
+/* With the stand-in of the driver (src/softgpu), only the stand-in of CUPTI may be called: NVIDIA's CUPTI would recurse
+ * until the stack overflows. */
 static bool fits_driver(void *library)
 {
     return !dlsym(RTLD_DEFAULT, "softgpu_live") || dlsym(library, "softcupti_version");
@@ -111,7 +111,7 @@ static bool try_toolkit(const char *folder, const struct trial *trial)
            try_joined(folder, strlen(folder), "lib64/libcupti.so", trial);
 }
 
-/* NVIDIA's Python packages are installed next to each other. The path of a mapped library shows where. */
+/* NVIDIA's Python packages are installed next to each other. The path of a mapped library shows the folder. */
 static bool try_packages(const char *mapped, const struct trial *trial)
 {
     static const char *const places[] = {"nvidia/cu13/lib/libcupti.so.13", "nvidia/cuda_cupti/lib/libcupti.so.12",
@@ -128,7 +128,7 @@ bool mp_cupti_find(bool (*use)(void *context), void *context)
     struct trial trial = {use, context};
     const char *own = secure_getenv("MEMPROF_CUPTI");
     char mapped[PATH_ROOM];
-    /* If one is mapped, use no other: two CUPTIs would be two clients of one driver. */
+    /* If a libcupti is mapped, use no other: two CUPTIs would be two clients of one driver. */
     if (find_mapped("/libcupti.so", false, mapped)) return try_path(mapped, &trial);
     if (own && *own) return try_path(own, &trial);
     if (try_folders(secure_getenv("LD_LIBRARY_PATH"), &trial) || try_toolkit(secure_getenv("CUDA_HOME"), &trial) ||

@@ -1,7 +1,7 @@
 /*
- * CUPTI's records of memory and of pools. Each memory record is compared with the call that a callback reported. They
- * belong together if correlation id and address are equal. If the record has the id of a runtime call around the
- * driver's call, only the address counts. Records come late, in no order, on any thread.
+ * CUPTI's records of memory and of pools. Each memory record is compared with the call that a callback reported. Both
+ * belong together if correlation id and address are equal. A record may have the id of a runtime call around the
+ * driver's call; then only the address counts. Records come late, in no order, on any thread.
  */
 #include <stdatomic.h>
 #include <string.h>
@@ -18,13 +18,13 @@
 
 /* ---- calls and records that wait for their partner -------------------------------------------------------------- */
 
-/* A hash table of sets with WAYS entries each. The oldest of several calls on one address is paired first. An address
- * may return any number of times before CUPTI reports the first. A set that overflows is emptied, and compares nothing
- * until it has seen as many records as calls. */
+/* A hash table of sets with WAYS entries each. Of several calls on one address, the oldest is paired first. One address
+ * may be allocated many times before CUPTI reports the first call. A set that overflows is emptied, and compares
+ * nothing until it has seen as many records as calls. */
 #define SETS UINT64_C(16384)
 #define WAYS 8
 struct expected {
-    uint64_t address, bytes, when; /* `when`: by the clock of its side */
+    uint64_t address, bytes, when; /* `when`: by the clock of callbacks or records */
     uint32_t correlation;
     uint8_t operation, side; /* enum side; 0: free */
 };
@@ -44,7 +44,7 @@ static struct load {
     uint32_t stack;
 } loads[LOADS];
 
-/* Calls that end contexts, by correlation id: many records belong to each. */
+/* Calls that end contexts, by correlation id: many records belong to each call. */
 #define ENDS 64
 static _Atomic uint32_t ends[ENDS];
 
@@ -262,8 +262,8 @@ static void compare(const struct mp_cupti_memory *memory)
     pair(record);
 }
 
-/* Records the size of one of the program's pools. If the hooks ask the driver itself, their answer is newer and exact,
- * so the record is ignored. */
+/* Records the size of one of the program's pools. If the hooks ask the driver itself, its answer is newer and exact, so
+ * the record is ignored. */
 static void pool_holds(struct mp_thread *thread, uint64_t address, uint32_t device, uint64_t bytes, uint64_t when)
 {
     struct mp_live held = {.value = address, .refs = 1, .device = (int16_t)device, .class = MP_LIVE_HELD}, known;
@@ -315,7 +315,8 @@ void mp_cupti_take_record(const void *record)
 
 /* ---- buffers ----------------------------------------------------------------------------------------------------- */
 
-/* Small, since later libraries take one for each thread. Free buffers form a list through their first words. */
+/* Buffers are small, since later versions of CUPTI take one for each thread. Free buffers form a list through their
+ * first words. */
 #define BUFFER_BYTES ((size_t)64 << 10)
 static mp_lock buffers_lock;
 static uint8_t *free_buffers;
@@ -333,7 +334,7 @@ void mp_cupti_request_buffer(uint8_t **buffer, size_t *bytes, size_t *records_ma
     if (*buffer) return;
     void *fresh = mp_mmap(NULL, BUFFER_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     *buffer = fresh == MAP_FAILED ? NULL : fresh;
-    if (!*buffer) *bytes = 0; /* CUPTI then drops records, and counts them */
+    if (!*buffer) *bytes = 0; /* without a buffer, CUPTI drops records and counts them */
 }
 
 static void give_back(uint8_t *buffer)
@@ -372,7 +373,7 @@ bool mp_cupti_records_start(void)
     return expected;
 }
 
-/* True for a free that no call made: the end of a context frees many blocks. */
+/* True for a free without a call of its own: the end of a context frees many blocks. */
 static bool came_with_context(const struct expected *record)
 {
     struct mp_live live;

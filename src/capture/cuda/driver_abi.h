@@ -1,7 +1,7 @@
 /*
- * NVIDIA's driver ABI, as far as memprof needs it. With it every build can record CUDA, even if it was made on a
- * machine without CUDA. Three headers: the driver's types and numbers here, its calls in driver_calls.h, CUPTI in
- * cupti_abi.h. Where configure finds NVIDIA's headers, abi_check.c compares all three with them.
+ * NVIDIA's driver ABI, as far as memprof needs it. With these declarations every build can record CUDA, even if it was
+ * made on a machine without CUDA. There are three headers: this one has the driver's types and numbers, driver_calls.h
+ * its calls, and cupti_abi.h CUPTI. Where configure finds NVIDIA's headers, abi_check.c compares all three with them.
  *
  * Source: cuda.h, cudaTypedefs.h and generated_cuda_meta.h of CUDA 13.0. The driver's ABI is stable by name: these
  * declarations are right for every driver that exports the name.
@@ -25,7 +25,7 @@ enum {
     MP_CU_CAPTURE_UNJOINED = 904,
 };
 
-/* CUmemLocationType: all other types are host memory */
+/* CUmemLocationType; all other types are host memory */
 enum { MP_CU_LOCATION_DEVICE = 1 };
 struct mp_cu_location {
     int type, id;
@@ -52,10 +52,10 @@ struct mp_cu_pool_props {
     unsigned char reserved[54];
 };
 
-/* CUmemPool_attribute: its value has 64 bits */
+/* CUmemPool_attribute; the value has 64 bits */
 enum { MP_CU_POOL_RESERVED_CURRENT = 5 };
 
-/* CUgraphMem_attribute: its value has 64 bits */
+/* CUgraphMem_attribute; the value has 64 bits */
 enum { MP_CU_GRAPH_MEM_RESERVED_CURRENT = 2 };
 
 /* CUmulticastObjectProp */
@@ -119,7 +119,7 @@ struct mp_cu_external_mipmap {
     unsigned reserved[16];
 };
 
-/* CUDA_MEM_ALLOC_NODE_PARAMS; CUgraphNodeParams, with those members of its union that are about memory */
+/* CUDA_MEM_ALLOC_NODE_PARAMS; CUgraphNodeParams, with only the members of its union that concern memory */
 struct mp_cu_alloc_node {
     struct mp_cu_pool_props poolProps;
     const void *accessDescs;
@@ -143,7 +143,7 @@ struct mp_cu_node_params {
 /* CUdriverProcAddress_flags */
 enum { MP_CU_LOOKUP_PER_THREAD_STREAM = 2 };
 
-/* The two forms of cuGetProcAddress. A caller that looks it up with a version below 12000 gets the first form. */
+/* The two forms of cuGetProcAddress. A caller that asks for a version below 12000 gets the first form. */
 typedef int mp_cu_get_proc_address(const char *symbol, void **function, int version, unsigned long long flags);
 typedef int mp_cu_get_proc_address_v2(const char *symbol, void **function, int version, unsigned long long flags,
                                       int *status);

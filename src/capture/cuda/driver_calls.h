@@ -9,7 +9,8 @@
  * version,    If two rows have this version, MP_CU_LOOKUP_PER_THREAD_STREAM in `flags` chooses the row with
  * per thread  `per thread` 1
  * cbid        of CUPTI's driver domain (CUPTI_DRIVER_TRACE_CBID_symbol)
- * action      its effect on the tracks (booking.c): calls of one action agree in the arguments that it reads
+ * action its effect on the tracks (booking.c): calls of one action have the same arguments, as far as the action reads
+ * them
  */
 #pragma once
 
@@ -224,8 +225,8 @@
 /* Names that later belong to another symbol: cuGetProcAddress(base name, version or higher) returns `symbol`. */
 #define MP_CUDA_RENAMED_CALLS(X) X(cuGraphInstantiateWithFlags, "cuGraphInstantiate", 12000)
 
-/* Calls of CUDA 3, with sizes and addresses of 32 bits, or in no header any more. Callbacks report them, but their
- * arguments are not read. X(name, cbid) */
+/* Calls of CUDA 3 with 32-bit sizes and addresses, and calls that no header declares any more. Callbacks report them,
+ * but their arguments are not read. X(name, cbid) */
 #define MP_CUDA_UNDESCRIBED_CALLS(X)                                                                                   \
     X(cuMemAlloc, 29)                                                                                                  \
     X(cuMemAllocPitch, 31)                                                                                             \
@@ -386,7 +387,7 @@ struct mp_cuda_call {
 };
 extern const struct mp_cuda_call mp_cuda_calls[MP_CUDA_CALL_COUNT];
 
-/* True if the action loads code. Code has variables, which only CUPTI's records report. */
+/* True if the action loads code. Only CUPTI's records report the variables of the code. */
 static inline bool mp_cuda_loads_code(enum mp_cuda_action action)
 {
     return action == MP_CUDA_MODULE_LOAD || action == MP_CUDA_LIBRARY_LOAD;

@@ -55,7 +55,7 @@ void mp_cuda_without_cupti(const char *reason)
     mp_session_note(text);
 }
 
-/* A call has succeeded: cuInit() has run and did not load the recorder for CUPTI. */
+/* Called when a call has succeeded: so cuInit() has run, but has not loaded the recorder for CUPTI. */
 static void decide_without_injection(void)
 {
     const char *injected = getenv(MP_CUDA_VARIABLE);
@@ -67,7 +67,7 @@ static void decide_without_injection(void)
         mp_cuda_without_cupti("CUPTI was not used, since the driver did not load the recorder");
 }
 
-/* Reads how many enters and exits of calls callbacks have reported on this thread. */
+/* Reads how many enters and exits the callbacks have reported on this thread. */
 static void count_callbacks(uint32_t *enters, uint32_t *exits)
 {
     const struct mp_cupti_thread *own = mp_cupti_thread(mp_thread_present());
@@ -92,7 +92,7 @@ static bool before(struct mp_hook_call *call)
     return true;
 }
 
-/* While CUPTI records, a wrapper only adds facts that need a question to the driver: callbacks may not ask. */
+/* While CUPTI records, a wrapper only adds facts for which the driver must be asked: callbacks may not ask it. */
 static void book_facts(const struct mp_hook_call *call, const struct mp_cuda_facts *facts)
 {
     bool has_size = facts->bytes != MP_BYTES_UNKNOWN;
@@ -112,9 +112,9 @@ static void device(int ordinal, const struct mp_cu_uuid *uuid)
     mp_hook_leave(thread);
 }
 
-/* Books a call that callbacks should have reported but did not. Another thread may have noticed that first, or CUPTI
- * was released during the call. `entered`: a callback reported the call's enter, so the thread's visit has the blocks
- * that it ended. */
+/* Books a call that callbacks should have reported but did not. Another thread may have noticed that callbacks have
+ * stopped, or CUPTI was released during the call. `entered`: a callback reported the call's enter, so the thread's
+ * visit has the blocks that the call ended. */
 static void take_over(struct mp_hook_call *call, bool entered)
 {
     struct mp_thread *thread = mp_cupti_forget() ? mp_hook_enter() : NULL;
@@ -129,7 +129,7 @@ static void take_over(struct mp_hook_call *call, bool entered)
         mp_cuda_enter(call->id, call->arguments, &call->visit);
 }
 
-/* Tells the spool once that the hooks record. Enters a hook of its own, outside the booked calls. */
+/* Notes in the spool, once, that the hooks record. Enters a hook of its own, outside the booked calls. */
 static void report_hooks(enum mp_cuda_action action, int result)
 {
     static _Atomic uint32_t reported_session;

@@ -1,6 +1,6 @@
 /*
  * Decides who records the driver's calls: CUPTI if it is free and wanted, else the hooks of libmemprof-hooks.so, else
- * nobody. Programs always get the wrappers. While CUPTI records, the wrappers only watch, so that no call is lost if
+ * nobody. Programs always call the wrappers. While CUPTI records, the wrappers only watch, so that no call is lost if
  * CUPTI is released in the middle.
  */
 #pragma once
@@ -27,16 +27,16 @@ struct mp_hook_call {
     struct mp_cuda_visit visit;
 };
 
-/* The interface that libmemprof-hooks.so gets from memprof_cuda_v1(). Both libraries must be of one build, or the hooks
- * do nothing. */
+/* The interface that libmemprof-hooks.so gets from memprof_cuda_v1(). If the two libraries are of different builds, the
+ * hooks do nothing. */
 #define MP_CUDA_HOOKS_VERSION 1
 struct mp_cuda_hooks {
     uint32_t size, version, call_bytes, calls;
-    /* Called before the call goes down. False: nothing is recorded, and after() must not be called. */
+    /* Called before the driver runs the call. False: nothing is recorded, and after() must not be called. */
     bool (*before)(struct mp_hook_call *call);
     /* Called when the call has returned. Keeps errno. */
     void (*after)(struct mp_hook_call *call, int result, const struct mp_cuda_facts *facts);
-    /* Sets a device's UUID, as the driver returns it. */
+    /* Sets a device's UUID, in the driver's form. */
     void (*device)(int ordinal, const struct mp_cu_uuid *uuid);
 };
 /* Called by the hooks' library. From then on stacks leave that library's frames out. */

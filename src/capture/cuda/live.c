@@ -63,7 +63,7 @@ static bool grow(struct shard *shard)
         if (entry->class) *slot_of(&larger, hash_of(entry->class, entry->value), entry->class, entry->value) = *entry;
     }
     struct shard old = *shard;
-    shard->slots = larger.slots; /* the new slots first: a reader in between uses the old, smaller size */
+    shard->slots = larger.slots; /* the new slots are set first: a reader in between uses the old, smaller size */
     atomic_signal_fence(memory_order_seq_cst);
     shard->room = larger.room;
     atomic_signal_fence(memory_order_seq_cst);
@@ -71,7 +71,7 @@ static bool grow(struct shard *shard)
     return true;
 }
 
-/* Removes an entry. Moves entries behind it up into the gap, if they were displaced over it. */
+/* Removes an entry. Moves entries behind it into the gap, if they were displaced beyond it. */
 static void take_away(struct shard *shard, struct mp_live *slot)
 {
     uint64_t mask = shard->room - 1, gap = (uint64_t)(slot - shard->slots);

@@ -33,8 +33,9 @@ enum mp_live_class {
     MP_LIVE_STREAM,
     MP_LIVE_EVENT,
     MP_LIVE_GRAPH,        /* `other` is the number of its memory */
-    MP_LIVE_EXEC,         /* an executable; `other` as for a graph, `bytes` counts its nodes in that memory */
-    MP_LIVE_CAPTURE,      /* a stream that captures; `other` as for a graph */
+    MP_LIVE_EXEC,         /* an executable graph; `other` is the number of its memory, `bytes` counts its nodes in that
+                           * memory */
+    MP_LIVE_CAPTURE,      /* a stream that captures; `other` is the number of the capture's memory */
     MP_LIVE_GRAPH_MEMORY, /* by number: `refs` counts a graph, its executables and captures, `other` their nodes */
     MP_LIVE_NODE,         /* by number and place: a graph's memory node; `other` is its address */
     MP_LIVE_NODE_ADDRESS, /* the address to which an alloc node will give memory */
@@ -44,12 +45,12 @@ enum mp_live_class {
 struct mp_live {
     uint64_t value;
     uint64_t bytes;
-    uint64_t context; /* the context with which the entry ends; 0: with none */
+    uint64_t context; /* the context whose end also ends the entry; 0: none */
     uint64_t other;
-    uint32_t stack, module, refs; /* the first two: where it was made, as in struct mp_captured */
+    uint32_t stack, module, refs; /* stack, module: captured when the entry was made (struct mp_captured) */
     int16_t device;
     uint8_t class;  /* enum mp_live_class; 0: a free slot */
-    uint8_t book;   /* enum mp_book: the track on which it is a block */
+    uint8_t book;   /* enum mp_book: the track that has the entry as a block */
     uint8_t kind;   /* enum mp_kind */
     uint8_t origin; /* its meaning depends on the class */
 };
@@ -63,12 +64,12 @@ bool mp_live_take(enum mp_live_class class, uint64_t value, struct mp_live *take
 /* Adds `refs` and `others` to the counts of an existing entry; *after is its new state. Removes the entry if both are
  * then 0. */
 bool mp_live_count(enum mp_live_class class, uint64_t value, int refs, int others, struct mp_live *after);
-/* Sets the entry's `bytes` as of the moment `when`, which `context` stores: an older value changes nothing. *before is
- * the former state. */
+/* Sets the entry's `bytes` as of the moment `when`, and stores `when` in `context`. A value older than the stored one
+ * changes nothing. *before is the former state. */
 bool mp_live_set_bytes(enum mp_live_class class, uint64_t value, uint64_t bytes, uint64_t when, struct mp_live *before);
 
-/* Removes entries that `wanted` accepts, a few at a time. Returns how many are now in `taken`; 0 when none is left.
- * Each call walks all entries, so it is for rare events. `wanted` runs under a lock and may only read. */
+/* Removes entries that `wanted` accepts, a few at a time. Returns the number of entries in `taken`; 0 when none is
+ * left. Each call walks all entries, so it is for rare events. `wanted` runs under a lock and may only read. */
 #define MP_LIVE_TAKEN 16
 unsigned mp_live_take_some(bool (*wanted)(const struct mp_live *entry, uint64_t filter), uint64_t filter,
                            struct mp_live taken[MP_LIVE_TAKEN]);

@@ -77,8 +77,8 @@ static void mark(const char *name)
 }
 
 /* A pool's number is its index + 1. 0 means "not recorded". The number after the last is for all further pools, whose
- * events count as dropped. Numbers and names are in the process's own memory. A forked child, whose spool has its own
- * tracks, thus keeps its parent's pools. */
+ * events count as dropped. Numbers and names lie in the process's own memory. So a forked child, whose spool has its
+ * own tracks, still knows its parent's pools. */
 #define POOLS_MAX 254
 #define NO_ROOM   (POOLS_MAX + 1)
 static struct pool {
@@ -121,8 +121,8 @@ static uint32_t find_or_add_pool(const char *name, int device)
     return number;
 }
 
-/* Not a hook: a pool is no event. A pool made by a thread without a ring, or before recording begins, must work later.
- * Until then its blocks count as dropped. */
+/* This is no hook, since a pool is no event. A pool that is made before recording begins, or by a thread without a
+ * ring, must work later. Until then its blocks count as dropped. */
 static uint32_t pool(const char *name, int device)
 {
     bool recording = mp_session_recording();
@@ -135,7 +135,7 @@ static uint32_t pool(const char *name, int device)
     }
     uint32_t number = find_or_add_pool(name && *name ? name : "pool", device < 0 ? MEMPROF_HOST : device);
     if (number && number != NO_ROOM && thread)
-        track_of(&pools[number - 1]); /* statistics know the pool before its first block */
+        track_of(&pools[number - 1]); /* so that statistics list the pool before its first block */
     if (thread) thread->inside = 0;
     errno = saved;
     return number;
@@ -187,8 +187,8 @@ static void pool_free(uint32_t pool_number, const void *ptr)
     mp_hook_leave(thread);
 }
 
-/* The absolute path at the time of the call, as another thread may change the folder meanwhile. False: too long, or the
- * folder is gone. */
+/* Makes the path absolute at the time of the call, since another thread may change the working folder meanwhile. False:
+ * the path is too long, or the folder is gone. */
 static bool absolute_path(const char *path, char *absolute, size_t room)
 {
     size_t length = 0;
@@ -203,7 +203,7 @@ static bool absolute_path(const char *path, char *absolute, size_t room)
     return true;
 }
 
-/* Outside of a hook: others may fork meanwhile. */
+/* Called outside of a hook, so that other threads may fork meanwhile. */
 static int wait_for_snapshot(uint32_t number)
 {
     struct mp_spool_snapshot_answer *answer = &mp_session.header->snapshot_answer;
@@ -218,7 +218,7 @@ static int wait_for_snapshot(uint32_t number)
     return atomic_load(&answer->written) ? 0 : -1;
 }
 
-/* Under the snapshot lock. The question's number. */
+/* Asks the collector, under the snapshot lock. Returns the question's number. */
 static uint32_t ask_for_snapshot(struct mp_thread *thread, const char *path, struct mp_asked_file *file)
 {
     struct mp_record question = {.type = MP_RECORD_SNAPSHOT, .track = MP_TRACK_NONE};
@@ -366,7 +366,7 @@ static void torch_step(void)
 
 static void call_begins(const char *function)
 {
-    /* Another memprof around this one may want its own step function. */
+    /* An outer memprof may have started this one, with another step function. */
     if (!function || !mp_session_recording() || !mp_step_function_means(mp_session.config.step_at, function)) return;
     mp_stack_calls_are_reported();
     plain(MP_EVENT_STEP, function);

@@ -12,7 +12,7 @@
 struct mp_asked_file {
     int fd;              /* -1: the file could not be made */
     int reason;          /* errno of that failure, else 0 */
-    char part[PATH_MAX]; /* its temporary path until it is whole */
+    char part[PATH_MAX]; /* the file's temporary path until it is whole */
 };
 
 /* Makes an empty file next to `path`. Fails if `path` exists, unless `force` is set. */

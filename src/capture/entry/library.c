@@ -22,8 +22,8 @@ static void find_real_dlclose(void)
     memcpy(&real_dlclose, &symbol, sizeof symbol);
 }
 
-/* Here the program itself enters the loader, so the recorder may take the loader's lock, too. It keeps Python's library
- * loaded. */
+/* Here the program itself enters the loader, so the recorder may take the loader's lock, too. It uses the lock to keep
+ * Python's library loaded. */
 __attribute__((visibility("default"))) int dlclose(void *handle);
 int dlclose(void *handle)
 {

@@ -5,7 +5,8 @@
 
 #include "capture/hooks/hooks.h"
 
-/* X(member, name, arguments): functions of the driver. Each function is older than the feature in question. */
+/* X(member, name, arguments): functions of the driver. Each function is older than the feature that it is asked
+ * about. */
 #define QUESTIONS(X)                                                                                                   \
     X(current, "cuCtxGetCurrent", (mp_cu_handle * context))                                                            \
     X(device, "cuCtxGetDevice", (int *device))                                                                         \
@@ -25,7 +26,7 @@ static struct questions {
 #undef QUESTION
 } driver;
 
-/* Captures under way. While a stream captures, some queries would spoil the capture, so they wait. */
+/* Captures under way. While a stream captures, some queries would break the capture, so they wait. */
 static _Atomic int captures;
 static _Atomic bool has_graph_memory;
 
@@ -41,7 +42,7 @@ static bool find_questions(void)
     QUESTIONS(QUESTION)
 #undef QUESTION
     if (!answers.current || !answers.device) return false;
-    driver = answers; /* every thread writes the same values */
+    driver = answers; /* not atomic: every thread writes the same values */
     atomic_store_explicit(&found, true, memory_order_release);
     return true;
 }
@@ -112,7 +113,7 @@ void mp_hooks_report_devices(const struct mp_cuda_hooks *recorder)
         if (!driver.uuid(&uuid, i)) recorder->device(i, &uuid);
 }
 
-/* Counts captures from their begin to their end. An end that fails because the capture is spoilt counts, too. After any
+/* Counts captures from their begin to their end. An end that fails because the capture is broken counts, too. After any
  * other failure the capture goes on: the end was for a stream without a capture, or from the wrong thread. */
 static void follow_captures(enum mp_cuda_action action, int result)
 {

@@ -1,6 +1,6 @@
 /*
- * Wraps dlsym(). The C library looks at its caller's address (RTLD_NEXT, RTLD_DEFAULT, namespaces). All other look-ups
- * therefore continue by a jump, which leaves caller and arguments unchanged. dlopen() is never wrapped.
+ * Wraps dlsym(). The C library looks at its caller's address (RTLD_NEXT, RTLD_DEFAULT, namespaces). So look-ups that
+ * are not ours continue by a jump, which leaves caller and arguments unchanged. dlopen() is never wrapped.
  */
 #include <dlfcn.h>
 #include <string.h>

@@ -1,11 +1,11 @@
 /*
  * libmemprof-hooks.so sees the driver's calls without CUPTI. It is a separate library, preloaded only on machines with
  * a libcuda. It wraps the driver's exported functions. It also wraps dlsym() and cuGetProcAddress(), through which all
- * other callers find them (NVIDIA's runtime looks up nothing else). Its dlclose() first pins the driver. Wrappers pass
+ * other callers find these functions, NVIDIA's runtime among them. Its dlclose() first pins the driver. Wrappers pass
  * each call to libmemprof.so, which does the booking.
  *
  * Never allocates, prints or ends the program. It asks the driver questions only outside of any hook, on the program's
- * own thread. The caller of a wrapper could ask the same questions there.
+ * own thread. The caller of the wrapper could ask the same questions at that moment.
  */
 #pragma once
 
@@ -16,10 +16,10 @@ void *mp_hooks_dlsym(void *handle, const char *name);
 /* Called by the wrapper of dlsym(). Returns our wrapper for that name, or NULL to let the look-up continue. */
 __attribute__((visibility("hidden"))) void *mp_hooks_look_up(void *handle, const char *name);
 
-/* lookup.c: the wrapper of a symbol that the handle's libraries define. NULL if we have no wrapper for it, or the
+/* lookup.c: the wrapper of a symbol that the handle's libraries define. NULL: we have no wrapper for the symbol, or the
  * symbol is missing. */
 void *mp_hooks_wrap_symbol(void *handle, const char *name);
-/* For the constructor. */
+/* Called by the constructor. */
 void mp_hooks_find_linked(void);
 /* The driver's function that a wrapper calls. NULL: there is no driver. */
 void *mp_hooks_real(enum mp_cuda_call_id id);

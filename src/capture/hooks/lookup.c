@@ -13,8 +13,8 @@
 
 #define EXPORTED __attribute__((visibility("default")))
 
-/* The newest version of the driver's interface whose names we know. In a later version a name may mean a function that
- * is not in the table. */
+/* The newest version of the driver's interface that the table covers. In a later version, a name may mean a function
+ * that the table lacks. */
 #define VERSION_KNOWN 13000
 
 static _Atomic(void *) real[MP_CUDA_CALL_COUNT];
@@ -36,7 +36,7 @@ static void *wrapper_of_lookup(bool second)
     return wrapper;
 }
 
-static _Atomic bool has_new; /* a library was found that is not pinned yet */
+static _Atomic bool has_new; /* a library was found, but is not pinned yet */
 
 static bool same_library(const void *one, const void *other)
 {
@@ -74,7 +74,7 @@ int dlclose(void *handle)
     return real_dlclose(handle);
 }
 
-/* Returns the wrapper if it may replace `function`, which must be the real function or another entry to it in the same
+/* Returns the wrapper if it may replace `function`: that is the real function, or another entry to it in the same
  * library. */
 static void *stand_in(_Atomic(void *) *known, void *function, void *wrapper)
 {
@@ -171,7 +171,7 @@ static unsigned call_by_version(const char *name, int version, unsigned long lon
     return best;
 }
 
-/* The row by the driver's answer: this is mostly an exported function, so the row is certain. */
+/* The row of the function that the driver returned: mostly an exported function, so the row is certain. */
 static unsigned call_by_function(const char *name, void *function)
 {
     struct mp_loaded driver;

@@ -10,8 +10,8 @@ __attribute__((visibility("default"))) const int memprof_hooks_are_here = MP_CUD
 /* Set during a call of the program's. Calls that the driver itself makes meanwhile are not recorded. */
 static __thread bool inside __attribute__((tls_model("initial-exec")));
 
-/* False before the constructor has run. Libraries that the program links start before preloaded ones, and may use CUDA
- * already. libmemprof.so cannot answer then, and is asked again later. */
+/* False before the constructor has run. Libraries that the program links are initialised before preloaded ones, and may
+ * use CUDA already. libmemprof.so cannot answer then, and is asked again later. */
 static _Atomic bool started;
 __attribute__((constructor)) static void start(void)
 {

@@ -40,8 +40,8 @@ static bool allocated(void *block, size_t bytes, const void *caller)
     return wanted;
 }
 
-/* Most calls are about a block that was not kept, and return before an event begins. A forked child's recording has
- * none of its parent's blocks. */
+/* Most freed blocks were not kept: the call then returns before an event begins. A forked child's recording has none of
+ * its parent's blocks. */
 static bool freed(void *block)
 {
     uint64_t word = atomic_load_explicit(&known_track, memory_order_relaxed);

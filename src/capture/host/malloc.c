@@ -3,8 +3,8 @@
  * costs a subtraction, and a free costs one look into a table of counts.
  *
  * The loader calls malloc() before any constructor runs, and dlsym() allocates. The first call therefore finds the next
- * definitions in the loader's list (capture/native/loaded.h). They are those of jemalloc or tcmalloc if these were
- * preloaded or linked, else the C library's. A program with an allocator of its own linked in never calls these
+ * definitions in the loader's list (capture/native/loaded.h). These are jemalloc's or tcmalloc's if one of them was
+ * preloaded or linked, else the C library's. A program that links an allocator of its own statically never calls our
  * functions.
  */
 #include <limits.h>
@@ -19,7 +19,7 @@
 #include "capture/native/loaded.h"
 #include "wire/config.h"
 
-/* A process is recorded only after this many samples (some 8 MiB): shells and other small programs end before. */
+/* A process is recorded only after this many samples (some 8 MiB): shells and other small programs end earlier. */
 #define PASSED_OVER 16
 
 #define EXPORTED            __attribute__((visibility("default")))
@@ -72,7 +72,7 @@ static struct {
 } next;
 static _Atomic bool are_found;
 
-/* Several threads may run it at once: they find the same functions. */
+/* Several threads may run this at once: all find the same functions. */
 static __attribute__((noinline)) void find_next(void)
 {
     struct mp_loaded loaded;
@@ -95,10 +95,11 @@ static inline void need_next(void)
 static __thread struct {
     struct mp_sampler sampler;
     bool started;
-    uintptr_t inside; /* the frame that called the recorder, whose own allocations do not count; 0: none */
+    uintptr_t inside; /* the frame that called the recorder (whose own allocations do not count); 0: none */
 } mine;
 
-/* True while the recorder runs. A frame further out than `inside` shows that a jump (of a signal handler) left it. */
+/* True while the recorder runs. A frame further out than `inside` shows that a signal handler's jump left the
+ * recorder. */
 static bool is_inside(void)
 {
     return (uintptr_t)__builtin_frame_address(0) < mine.inside;
@@ -141,7 +142,7 @@ static void start_sampler(void)
     mine.started = true;
 }
 
-/* Called when the thread's countdown of bytes is over: this block may be the next of the sample. */
+/* Called when the thread's countdown of bytes is over: the sample may take this block. */
 static __attribute__((noinline)) void look_at(void *block, size_t bytes, const void *caller)
 {
     static _Atomic uint32_t passed_over;
@@ -197,9 +198,9 @@ EXPORTED void *calloc(size_t count, size_t each)
     return allocated(next.calloc(count, each), count * each, CALLER);
 }
 
-/* Counts as a free and a new block, even if the block keeps its address. The free comes first, because another thread
- * may get the old address before this call returns. If the allocator has no room for the new size, the block still
- * counts as freed. */
+/* A realloc() counts as a free and a new block, even if the block keeps its address. The free comes first, because
+ * another thread may get the old address before this call returns. If the allocator has no room for the new size, the
+ * block still counts as freed. */
 EXPORTED void *realloc(void *block, size_t bytes)
 {
     need_next();
@@ -247,8 +248,9 @@ EXPORTED void *pvalloc(size_t bytes)
 }
 
 /* The C++ library's operators call malloc() and free(), which count the block. The operators of jemalloc and tcmalloc
- * do not: the sampler has then not moved, and the wrapper counts. C++'s library may be loaded at any time, so each
- * operator looks for its own next definition. An exception of `new` passes through, since there is nothing to undo. */
+ * do not: the sampler has then not moved, and the wrapper counts the block. C++'s library may be loaded at any time, so
+ * each operator looks for its own next definition. An exception of `new` passes through, since there is nothing to
+ * undo. */
 static __attribute__((noinline)) void *find_operator(const char *name, _Atomic(void *) *known)
 {
     struct mp_loaded loaded;

@@ -1,5 +1,5 @@
-/* The format is described in the Linux Standard Base ("Exception Frames"), DWARF 5, section 6.4, and the System V ABI
- * for AMD64, figure 3.36. */
+/* Sources of the format: the Linux Standard Base ("Exception Frames"), DWARF 5, section 6.4, and the System V ABI for
+ * AMD64, figure 3.36. */
 #include "capture/native/frame_rule.h"
 
 #include <stddef.h>
@@ -48,7 +48,7 @@ struct cursor {
     bool bad; /* a read went past the end, or its memory is unmapped: all further reads give 0 */
 };
 
-/* Passes over bytes and returns their address. 0: fewer are left. */
+/* Skips bytes and returns their address. 0: fewer bytes are left. */
 static uintptr_t pass_bytes(struct cursor *cursor, uint64_t bytes)
 {
     if (bytes > cursor->end - cursor->at) {

@@ -24,14 +24,14 @@ enum mp_frame_base {
     MP_FRAME_UNKNOWN, /* there is no rule, or a rule of another form */
     MP_FRAME_BY_SP,   /* stack pointer + base_offset */
     MP_FRAME_BY_BP,   /* frame pointer + base_offset */
-    MP_FRAME_AT_BP, /* in functions that align their stack: the base is stored at frame pointer + base_offset, which is
-                       never above 0; the caller's frame pointer is stored at the frame pointer */
+    MP_FRAME_AT_BP,   /* in functions that align their stack: the base is stored at frame pointer + base_offset (0 or
+                       * below), and the caller's frame pointer at the frame pointer */
     MP_FRAME_OUTERMOST
 };
 
 struct mp_frame_rule {
     int32_t base_offset;
-    int32_t bp_offset; /* from the base to the caller's saved frame pointer; 0: it is still in its register */
+    int32_t bp_offset; /* from the base to the caller's saved frame pointer; 0: the caller's is still in its register */
     uint8_t base;      /* enum mp_frame_base */
 };
 

@@ -15,7 +15,7 @@ struct tables {
     uintptr_t symbols, names, gnu_hash, hash;
 };
 
-/* The loader has replaced most of the file's offsets by addresses; on some machines it leaves some. */
+/* The loader replaces most of the file's offsets by addresses, but not all of them on some machines. */
 static uintptr_t address_of(const struct mp_loaded *loaded, ElfW(Addr) value)
 {
     return value < loaded->bias ? loaded->bias + value : value;
@@ -163,7 +163,8 @@ bool mp_loaded_next(const char *symbol, struct mp_loaded *found)
     return find_library(symbol, NULL, true, found);
 }
 
-/* True if the entry before `end` still leads to it. Asked first, because its memory may have been freed since. */
+/* True if the entry before `end` still leads to `end`. This comes first, because the memory of `end` may have been
+ * freed since. */
 static bool is_still_the_end(const struct mp_loaded_end *end)
 {
     struct link_map map, before;

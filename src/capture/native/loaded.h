@@ -3,8 +3,8 @@
  * taken: the loader runs constructors under it, and these may wait for the calling thread. The loader's dlsym() is not
  * used either, because a failed look-up leaves a text for dlerror().
  *
- * A library may be unloaded meanwhile. Memory of other libraries is therefore read only through the kernel, which
- * returns an error for an address that is not mapped. Some 4 system calls per library. Never allocates; any thread, in
+ * A library may be unloaded meanwhile. So we read memory of other libraries only through the kernel, which returns an
+ * error for an address that is not mapped. This takes some 4 system calls per library. Never allocates; any thread, in
  * hooks.
  */
 #pragma once
@@ -25,13 +25,14 @@ struct mp_loaded_end {
     _Atomic uintptr_t map, dynamic;
 };
 
-/* True if libraries may have been loaded since the last call with this `end`; true the first time. Takes some 2 system
- * calls if none was. */
+/* True if libraries may have been loaded since the last call with this `end`; always true for the first call. If no
+ * library was loaded, it takes some 2 system calls. */
 bool mp_loaded_more(struct mp_loaded_end *end);
-/* Finds a library that defines the symbol. Skips our own and other copies of the recorder. `name`: how the library's
- * file name begins, or NULL. */
+/* Finds a library that defines the symbol. Skips our own and other copies of the recorder. `name`: the begin of the
+ * library's file name, or NULL. */
 bool mp_loaded_with(const char *symbol, const char *name, struct mp_loaded *found);
-/* The same, but only among the libraries behind our own in the loader's list, as with RTLD_NEXT; for any file name. */
+/* Does the same for any file name, but only among the libraries behind our own in the loader's list, as with
+ * RTLD_NEXT. */
 bool mp_loaded_next(const char *symbol, struct mp_loaded *found);
 /* Finds the library whose code contains the address. */
 bool mp_loaded_at(const void *address, struct mp_loaded *found);

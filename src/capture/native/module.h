@@ -19,7 +19,7 @@ struct mp_module_facts {
 /* For the constructor: finds glibc's _dl_find_object() (2.35 on, takes no lock) and the program's path. */
 void mp_module_start(void);
 /* False: no loaded file contains the address (code made at run time). The address may be a guess, in a library that
- * another thread unloads. Its memory is therefore read through the kernel. */
+ * another thread unloads. So the library's memory is read through the kernel. */
 bool mp_module_of(uintptr_t address, struct mp_module_facts *facts);
 /* Copies the path, cut to `room` bytes with its NUL. */
 void mp_module_path(const struct mp_module_facts *facts, char *to, size_t room);
@@ -28,5 +28,5 @@ struct mp_module_place {
     uint64_t start, end;
     uintptr_t eh_frame_header; /* 0: it has none */
 };
-/* Finds the loaded file that contains an address, without reading the file. False: none does. */
+/* Finds the loaded file that contains an address, without reading the file. False: no file contains it. */
 bool mp_module_place(uintptr_t address, struct mp_module_place *place);

@@ -1,7 +1,7 @@
 /*
  * Finds the next definition of a name that the recorder defines in PyTorch's place: another preloaded library's, else
- * PyTorch's own. The constructor looks up the definitions that are present then. Later ones are found in the loader's
- * list (capture/native/loaded.h), so that no hook takes the loader's lock.
+ * PyTorch's own. The constructor looks up the definitions that are loaded by then. Definitions that are loaded later
+ * are found in the loader's list (capture/native/loaded.h), so that no hook takes the loader's lock.
  */
 #pragma once
 
@@ -10,7 +10,7 @@
 #include <string.h>
 
 struct mp_next {
-    const char *name, *library; /* `library`: how its file name begins */
+    const char *name, *library; /* `library`: the begin of its file name */
     _Atomic(void *) known;      /* the definition; NULL: not found yet */
 };
 

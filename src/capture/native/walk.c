@@ -67,9 +67,9 @@ static void remember(struct mp_known_frame *frame, uintptr_t address, bool is_gu
      * wrong. */
     bool outside = (rule.bp_offset && rule.bp_offset > -WORD) || (by_sp && rule.base_offset <= 0);
     bool unusual = rule.base_offset & BASE_BITS || rule.bp_offset != (int16_t)rule.bp_offset;
-    /* Without a known base, bp_offset is meaningless, too: it does not count from a guessed base. */
+    /* Without a known base, bp_offset is meaningless, too, since it counts from the real base. */
     if (rule.base == MP_FRAME_UNKNOWN || unusual || outside) rule = (struct mp_frame_rule){.base = MP_FRAME_UNKNOWN};
-    /* Interrupted at the function's end: the register is already restored, which compilers do not describe. */
+    /* A function interrupted at its end has already restored the register, which compilers do not describe. */
     if (by_sp && rule.base_offset < -rule.bp_offset) rule.bp_offset = 0;
     if (rule.base == MP_FRAME_UNKNOWN && returns_from_signal(address)) {
         *frame = (struct mp_known_frame){.address = address, .base = SIGNAL};
@@ -103,7 +103,7 @@ static __attribute__((noinline)) uint16_t find_frame(struct mp_known_frames *kno
 enum { WORDS = sizeof(struct mp_known_frame) / WORD };
 _Static_assert(MP_KNOWN_FRAMES *WORDS <= UINT16_MAX + 1, "callers fit");
 
-/* If `frame` was forgotten meanwhile, that does no harm: a caller's address is compared before it is used. */
+/* `frame` may have been forgotten meanwhile. This does no harm: a caller's address is compared before it is used. */
 static inline struct mp_known_frame *find_caller(struct mp_known_frames *known, struct mp_known_frame *frame,
                                                  uintptr_t address, bool is_guess)
 {
@@ -126,8 +126,8 @@ static bool is_readable(uintptr_t address)
     return readable;
 }
 
-/* Begins to walk on another stack. On the thread's own stack the known part is readable; on other stacks nothing is
- * yet. */
+/* Begins to walk on another stack. Of the thread's own stack, the known part is readable; of other stacks, nothing is
+ * known to be readable. */
 static void begin_stack(struct mp_known_frames *known, uintptr_t sp)
 {
     bool own = sp - known->own_from < known->own_to - known->own_from;
@@ -164,7 +164,7 @@ static bool may_read(struct mp_known_frames *known, uintptr_t sp, uintptr_t end)
  * which stays mapped until the thread ends. */
 
 extern void *__libc_stack_end;                      /* defined in ld.so */
-static uintptr_t thread_data = (uintptr_t)16 << 10; /* the most bytes from the outermost frame to the end */
+static uintptr_t thread_data = (uintptr_t)16 << 10; /* most bytes from the outermost frame to the stack's end */
 
 static int add_thread_data(struct dl_phdr_info *info, size_t bytes, void *unused)
 {
@@ -188,7 +188,8 @@ void mp_native_walk_forget(void)
     mp_libunwind_forget();
 }
 
-/* If every page up to a known end is mapped, it is the same stack: an unmapped page lies below each stack. */
+/* If every page up to a known end is mapped, both addresses lie on one stack: an unmapped page lies below each
+ * stack. */
 bool mp_native_same_stack(const struct mp_known_frames *known, uintptr_t inner, uintptr_t outer)
 {
     enum { STACK_MAX = 16 << 20 };
@@ -204,8 +205,8 @@ bool mp_native_same_stack(const struct mp_known_frames *known, uintptr_t inner, 
     return false;
 }
 
-/* A walk over unknown pages has reached `outermost` without leaving its stack: remembers the stack if its end is a
- * thread's. */
+/* Called when a walk over unknown pages has reached `outermost` without leaving its stack. Remembers the stack if its
+ * end is that of a thread's stack. */
 static __attribute__((noinline)) void learn_own_stack(struct mp_known_frames *known, uintptr_t begin,
                                                       uintptr_t outermost)
 {
@@ -232,8 +233,8 @@ static bool leads_on(uintptr_t from, uintptr_t bp)
 
 /* Guesses the base of code without a rule. This code often keeps the frame pointer, which then points to the caller's
  * frame pointer and the return address above. The return address must lie in a library, or lead on in the same way. If
- * the code does not keep the frame pointer, the address may be an old one, in a library that another thread unloads
- * now. */
+ * the code does not keep the frame pointer, we may find an old address, in a library that another thread is
+ * unloading. */
 static __attribute__((noinline)) uintptr_t guess_by_bp(struct mp_known_frames *known, struct registers *registers)
 {
     uintptr_t bp = registers->bp, base = bp + 2 * WORD;
@@ -269,22 +270,22 @@ static uintptr_t lower(uintptr_t a, uintptr_t b)
     return a < b ? a : b;
 }
 
-/* Continues in the code that the kernel interrupted for a handler, whose frame ends at registers->sp. Returns the
- * interrupted instruction's address + 1, as if it were a return address; 0: unknown. */
+/* Continues in the code that the kernel interrupted for a handler. The handler's frame ends at registers->sp. Returns
+ * the interrupted instruction's address + 1, as if it were a return address; 0: unknown. */
 static __attribute__((noinline)) uintptr_t leave_handler(struct mp_known_frames *known, struct registers *registers)
 {
     uintptr_t saved = registers->sp + offsetof(ucontext_t, uc_mcontext.gregs);
     if (!may_read(known, registers->sp, saved + sizeof(gregset_t))) return 0;
     uintptr_t address = load(saved + REG_RIP * sizeof(greg_t)) + 1;
     registers->bp = load(saved + REG_RBP * sizeof(greg_t));
-    /* Bases are multiples of a word. A lower sp only makes the frame larger, so its saved registers still lie
+    /* Bases are multiples of a word. Rounding sp down only makes the frame larger, so its saved registers still lie
      * inside. */
     registers->sp = load(saved + REG_RSP * sizeof(greg_t)) & ~(uintptr_t)(WORD - 1);
     begin_stack(known, registers->sp);
     return address;
 }
 
-/* The compiler makes two functions of this one: in one `frames` is NULL, in the other `addresses`. */
+/* The compiler makes two functions from this one: `frames` is NULL in one of them, `addresses` in the other. */
 static inline __attribute__((always_inline)) struct mp_walked walk(struct mp_known_frames *known, uint64_t generation,
                                                                    const void *frame, uintptr_t end, void **addresses,
                                                                    struct mp_native_frame *frames, int room)
@@ -307,7 +308,7 @@ static inline __attribute__((always_inline)) struct mp_walked walk(struct mp_kno
     struct mp_known_frame *at = &known->frames[0];
     uint64_t sum = generation;
     enum mp_walk_end how = MP_WALK_FULL, outermost = MP_WALK_WHOLE;
-    bool is_guess = false; /* true from a guessed frame on, for all frames further out */
+    bool is_guess = false; /* true for a guessed frame and all frames further out */
     int count = 0;
     while (count < room) {
         at = find_caller(known, at, address, is_guess);

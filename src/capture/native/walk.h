@@ -1,12 +1,12 @@
 /*
- * The return addresses of a thread's native stack, by rules out of .eh_frame: some 2 ns a frame. Code without such a
- * rule (written by hand, generated at run time) is passed where its frame pointer leads on; else the stack ends there,
- * and the walk reports it. With --unwind libunwind, and on other machines than x86-64, that library walks
- * (walk_libunwind.h). It takes locks, makes system calls and may allocate; this code does none of that.
+ * The return addresses of a thread's native stack, by rules out of .eh_frame: some 2 ns a frame. Some code has no rule
+ * (it is written by hand, or generated at run time). The walk passes it if its frame pointer leads on; else the stack
+ * ends there, and the walk reports it. With --unwind libunwind, and on other machines than x86-64, libunwind walks
+ * (walk_libunwind.h). It takes locks, makes system calls and may allocate; our walk does none of these.
  *
- * Each thread remembers the rule of each return address, and that frame's last caller. If the caller is the same again,
- * the processor goes on to the next frame without waiting for this frame's memory. Frames are stored in the order in
- * which they were first seen, so those of one stack share cache lines. Never allocates; one thread's memory.
+ * Each thread remembers the rule of each return address, and the last caller of that frame. If the caller is the same
+ * again, the processor goes on to the next frame without waiting for this frame's memory. Frames are stored in the
+ * order in which they were first seen, so those of one stack share cache lines. Never allocates; one thread's memory.
  *
  * A rule may be wrong (hand-written assembly), and must not make the program fault: only mapped memory is read. The
  * thread's own stack, up to its outer end, is checked with the kernel once. Each page of any other stack (a
@@ -19,13 +19,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MP_KNOWN_FRAMES (1 << 14) /* room; when all are in use, all are forgotten */
+#define MP_KNOWN_FRAMES (1 << 14) /* most frames; when all are in use, all are forgotten */
 
 struct mp_known_frame {
     uintptr_t address;
     int32_t base;      /* the rule's base_offset, a multiple of 8; its kind in the three lowest bits */
     int16_t bp_offset; /* the rule's bp_offset */
-    uint16_t caller;   /* its caller at the last walk: offset from the first frame in words; 0 at first */
+    uint16_t caller;   /* the frame's caller at the last walk: offset from the first frame, in words; 0 at first */
 };
 
 /* The frames that a thread remembers. Zero-initialised is empty. Mapped, so that only used pages are touched. */
@@ -35,13 +35,13 @@ struct mp_known_frames {
     _Alignas(4096) struct mp_known_frame frames[MP_KNOWN_FRAMES];
     uint16_t index[2 * MP_KNOWN_FRAMES];  /* by hash of the address: index into `frames`; 0: none */
     uint32_t count;                       /* frames in use, without frames[0] */
-    uint64_t generation;                  /* of the program's code when these were stored, plus 1 */
+    uint64_t generation;                  /* generation of the program's code when the frames were stored, plus 1 */
     uintptr_t own_from, own_to;           /* the thread's own stack, mapped for as long as the thread lives */
-    uintptr_t readable_from, readable_to; /* known to be mapped, of the stack in the present walk */
+    uintptr_t readable_from, readable_to; /* part of the stack in the present walk that is known to be mapped */
     uint32_t short_walks;                 /* walks that stopped at `end` before they could learn the own stack */
 };
 
-/* For the constructor. */
+/* Called by the constructor. */
 void mp_native_walk_start(void);
 /* Code was unloaded, so `generation` changes now. */
 void mp_native_walk_forget(void);
@@ -51,7 +51,7 @@ bool mp_native_same_stack(const struct mp_known_frames *known, uintptr_t inner, 
 
 enum mp_walk_end {
     MP_WALK_WHOLE,  /* up to the outermost frame, or to `end` */
-    MP_WALK_PASSED, /* up to the outermost frame, past `end`: it lies on another stack */
+    MP_WALK_PASSED, /* up to the outermost frame, past `end`, which lies on another stack */
     MP_WALK_FULL,   /* `room` is used up */
     MP_WALK_LOST,   /* the last frame's caller cannot be found */
 };
@@ -68,7 +68,7 @@ struct mp_walked {
 struct mp_walked mp_native_walk(struct mp_known_frames *known, uint64_t generation, const void *frame, uintptr_t end,
                                 void **addresses, int room);
 
-/* The same with each frame's place on the stack: it owns [low, high). Slower. Returns the number of frames. */
+/* Does the same, more slowly, and gives each frame's place on the stack: [low, high). Returns the number of frames. */
 struct mp_native_frame {
     uintptr_t address, low, high;
 };

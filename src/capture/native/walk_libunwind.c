@@ -13,11 +13,11 @@
 #    include "capture/core/signals.h"
 
 /* libunwind, opened privately: linking it would rebind the program's own _Unwind_* and backtrace symbols. The names
- * here are libunwind's own for unwinding one's own process; its header's macros turn them into the exported ones. */
+ * here are libunwind's names for unwinding the own process. Its header's macros turn them into the exported names. */
 struct libunwind {
-    int (*backtrace)(void **addresses,
-                     int room);                /* fast: keeps a cache per thread; return addresses, innermost first */
-    int (*getcontext)(unw_context_t *context); /* NULL where the header has it inline: use MP_UNW_GETCONTEXT */
+    int (*backtrace)(void **addresses, int room); /* fast, with a cache per thread; gives return addresses, innermost
+                                                   * first */
+    int (*getcontext)(unw_context_t *context);    /* NULL if the header has it as inline code: use MP_UNW_GETCONTEXT */
     int (*init_local)(unw_cursor_t *cursor, unw_context_t *context);
     int (*step)(unw_cursor_t *cursor); /* slow: system calls at each frame */
     int (*get_reg)(unw_cursor_t *cursor, unw_regnum_t number, unw_word_t *value);
@@ -36,7 +36,7 @@ struct libunwind {
 #    define EXPANDED(name) #    name
 #    define SYMBOL(name)   EXPANDED(name)
 
-/* Next to this library, if the portable package has it there; else the system's. */
+/* Opens the libunwind next to this library, if the portable package has one; else the system's. */
 static void *open_library(void)
 {
     char path[4096];
@@ -91,7 +91,7 @@ bool mp_libunwind_start(void)
     return has_libunwind = open_libunwind(&libunwind);
 }
 
-/* Around use of the unwinder outside any hook. */
+/* Called around any use of the unwinder outside of hooks. */
 static void hold_forks(void)
 {
     struct mp_session_page *page = mp_session.page;
@@ -120,7 +120,7 @@ void mp_libunwind_forget(void)
     release_forks();
 }
 
-/* libunwind takes its own locks and the loader's: a signal handler must not leave it while it holds one. */
+/* libunwind takes its own locks and the loader's. A signal handler must not jump out of it while it holds one. */
 static bool begin(uint64_t *signals)
 {
     return has_libunwind && mp_signals_hold(signals);

@@ -1,10 +1,10 @@
-/* The functions of walk.h by libunwind, with the same contracts. It takes locks, makes system calls and may
- * allocate. */
+/* The functions of walk.h, done by libunwind, with the same contracts. libunwind takes locks, makes system calls and
+ * may allocate. */
 #pragma once
 
 #include "capture/native/walk.h"
 
-/* For the constructor. False: libunwind is not installed; the other functions then find nothing. */
+/* Called by the constructor. False: libunwind is not installed; the other functions then find nothing. */
 bool mp_libunwind_start(void);
 void mp_libunwind_forget(void);
 struct mp_walked mp_libunwind_walk(uint64_t generation, void **addresses, int room);

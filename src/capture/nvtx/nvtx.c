@@ -1,7 +1,7 @@
 /*
  * NVTX: a program's own ranges and marks become regions and marks of the recording. Every library that was built with
  * NVTX's headers contains its own copy of NVTX. At its first use, on any thread, each copy calls
- * InitializeInjectionNvtx2() of the library that NVTX_INJECTION64_PATH names. All copies get the same functions.
+ * InitializeInjectionNvtx2() in the library that NVTX_INJECTION64_PATH names. All copies get the same functions.
  *
  * The collector decides by a range's name whether the range begins a step.
  */
@@ -82,8 +82,8 @@ static int pop(unsigned domain)
     uint32_t name = mp_nvtx_stack_pop(stack, domain, &index);
     if (!records) return level;
     if (name != NVTX_UNRECORDED) {
-        /* The end of a region also closes the regions inside. If ranges of several domains overlap, the others' regions
-         * begin again. */
+        /* The end of a region also closes the regions inside it. If ranges of several domains overlap, the regions of
+         * other domains then begin again. */
         mp_record_region(thread, MP_EVENT_REGION_END, name, 0);
         for (; index < stack->count; index++)
             if (stack->open[index].name != NVTX_UNRECORDED)

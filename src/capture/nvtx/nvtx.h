@@ -1,7 +1,7 @@
 /*
- * The names in NVTX calls: texts in the program's encodings, registered strings and domains. Handles that we return to
- * the program point to our memory, which lives as long as the process, in a forked child too. A handle is checked
- * before it is used, since a program may pass a handle of another tool. No locks; any thread.
+ * The names in NVTX calls: texts in the program's encodings, registered strings and domains. Handles that we give to
+ * the program point to our own memory. This memory lives as long as the process, and also in a forked child. A handle
+ * is checked before it is used, since a program may pass a handle of another tool. No locks; any thread.
  */
 #pragma once
 
@@ -13,7 +13,7 @@
 #include "capture/core/front.h"
 #include "capture/nvtx/nvtx_abi.h"
 
-#define NVTX_NAME_ROOM 256 /* bytes of a name that are kept, with its NUL */
+#define NVTX_NAME_ROOM 256 /* most bytes of a name that are kept, with its NUL */
 
 /* Domains are numbered from 1; 0 is the default domain. Domains beyond NVTX_DOMAINS share the last number and have no
  * name. */
@@ -44,7 +44,7 @@ void mp_nvtx_name(char to[NVTX_NAME_ROOM], unsigned domain, int32_t message_type
 extern const struct mp_front mp_nvtx_front; /* nvtx.c */
 
 struct mp_nvtx_stack {
-    uint32_t generation; /* session to which these string ids belong */
+    uint32_t generation; /* generation of the session to which the string ids belong */
     uint32_t count;
     struct mp_nvtx_open {
         uint32_t name; /* string id of the spool */
@@ -58,14 +58,14 @@ struct mp_nvtx_stack {
 void mp_nvtx_stack_renew(struct mp_nvtx_stack *stack, uint32_t generation);
 /* True if the range can be recorded. */
 bool mp_nvtx_stack_push(struct mp_nvtx_stack *stack, unsigned domain, uint32_t name);
-/* Removes the innermost range of the domain and returns its name, or NVTX_UNRECORDED. *index: its former place; ranges
- * from there to stack->count were opened after it and are still open. */
+/* Removes the innermost range of the domain and returns its name, or NVTX_UNRECORDED. *index: its former place. The
+ * ranges from there to stack->count were opened later, and are still open. */
 uint32_t mp_nvtx_stack_pop(struct mp_nvtx_stack *stack, unsigned domain, uint32_t *index);
 
 /* Opens a lane for a started range and returns the range's id, never 0. *lane is 0 if there was no room: record
  * nothing. */
 uint64_t mp_nvtx_lane_open(uint32_t name, uint32_t generation, uint32_t *lane);
-/* Begins the end of a started range. False: it is not open in this session. The caller records the end, then calls
- * mp_nvtx_lane_close(). */
+/* Begins the end of a started range. False: the range is not open in this session. The caller records the end, then
+ * calls mp_nvtx_lane_close(). */
 bool mp_nvtx_lane_ending(uint64_t id, uint32_t generation, uint32_t *lane, uint32_t *name);
 void mp_nvtx_lane_close(uint32_t lane);

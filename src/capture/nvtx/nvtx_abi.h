@@ -52,7 +52,7 @@ struct nvtx_callbacks {
 enum { NVTX_MESSAGE_ASCII = 1, NVTX_MESSAGE_UNICODE = 2, NVTX_MESSAGE_REGISTERED = 3 };
 
 struct nvtx_attributes {
-    uint16_t version, bytes; /* of this structure, as the program was compiled with it */
+    uint16_t version, bytes; /* version and size of this structure with which the program was compiled */
     uint32_t category;
     int32_t color_type;
     uint32_t color;
@@ -113,7 +113,7 @@ struct nvtx_regions_register {
     void *heap;
     size_t count, element_bytes;
     const void *elements; /* struct nvtx_memory_range */
-    void **handles;       /* the tool fills them in; may be NULL */
+    void **handles;       /* the tool fills the handles in; may be NULL */
 };
 
 struct nvtx_regions_resize {

@@ -1,7 +1,7 @@
 /*
  * NVTX's memory extension: an allocator announces its heaps and their blocks. Each heap becomes a track of the app
  * layer, DEVICE/app/HEAP. The extension does not say on which device a heap lies, so DEVICE is "device". A free may
- * give the address alone, so the heap and size of each block are kept (capture/cuda/live.h).
+ * give only the address, so the recorder remembers the heap and size of each block (capture/cuda/live.h).
  */
 #include <string.h>
 
@@ -10,7 +10,7 @@
 #include "capture/nvtx/nvtx.h"
 
 #define HEAPS   32        /* number 0 is for blocks that are announced without a heap */
-#define NO_TYPE UINT8_MAX /* a number that is none of c10's devices */
+#define NO_TYPE UINT8_MAX /* a number that no device type of c10 has */
 
 static struct heap {
     char name[NVTX_NAME_ROOM];
@@ -106,8 +106,8 @@ static void heap_reset(const void *domain, const void *heap)
     mp_hook_leave(thread);
 }
 
-/* True if a batch's elements are ranges of virtual addresses. Both kinds of batches have these members, in different
- * places. */
+/* True if a batch's elements are ranges of virtual addresses. Batches for allocation and for freeing have these members
+ * in different places. */
 static bool are_ranges(uint32_t type, const void *elements, size_t each)
 {
     return type == NVTX_MEMORY_VIRTUAL_ADDRESS && elements && each >= sizeof(struct nvtx_memory_range);

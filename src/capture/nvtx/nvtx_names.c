@@ -79,7 +79,7 @@ const void *mp_nvtx_domain(const char *name)
             atomic_store_explicit(&domain_states[i], DOMAIN_THERE, memory_order_release);
             return &domains[i];
         }
-        /* Skips an entry that another thread is making now: at worst a domain has two entries. */
+        /* Skips an entry that another thread is making now. At worst, a domain then has two entries. */
         if (atomic_load_explicit(&domain_states[i], memory_order_acquire) == DOMAIN_THERE &&
             !strncmp(domains[i].name, name, sizeof domains[i].name - 1))
             return &domains[i];
@@ -94,7 +94,7 @@ unsigned mp_nvtx_domain_number(const void *domain)
     return (unsigned)(offset / sizeof *domains) + 1;
 }
 
-/* Converts a wide text. wchar_t holds code points here; values that are none become '?'. */
+/* Converts a wide text. wchar_t holds code points here; other values become '?'. */
 static void narrow(char *to, size_t room, const wchar_t *text)
 {
     size_t length = 0;

@@ -14,7 +14,7 @@ void mp_nvtx_stack_renew(struct mp_nvtx_stack *stack, uint32_t generation)
 bool mp_nvtx_stack_push(struct mp_nvtx_stack *stack, unsigned domain, uint32_t name)
 {
     stack->depth[domain]++;
-    /* Once a range of a domain has no room, all further ones of the domain are counted only: a pop must end the
+    /* Once a range of a domain has no room, all further ranges of the domain are only counted: a pop must end the
      * innermost range. */
     if (stack->count == NVTX_DEPTH || stack->deeper[domain]) {
         stack->deeper[domain]++;

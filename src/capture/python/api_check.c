@@ -60,7 +60,7 @@ static bool find_api(const struct mp_loaded *library, struct api *api)
     return true;
 }
 
-/* Compares an attribute of type str with our text, which is cut if it has `room` bytes. */
+/* Compares an attribute of type str with our text. If our text fills `room` bytes, it was cut. */
 static enum mp_python_verdict compare_text(const struct api *api, void *object, const char *name, const char *ours,
                                            size_t ours_length, size_t room)
 {
@@ -142,8 +142,8 @@ void mp_python_check_api_start(const struct mp_loaded *library)
 enum mp_python_verdict mp_python_check_api(const struct mp_python_layout *layout, const char *thread,
                                            const struct mp_python_stack *stack)
 {
-    /* Only 3.11 may run the cyclic collector when this code makes an object, so it is turned off there. Older versions
-     * make no object here; versions from 3.12 on wait for a safe point. */
+    /* Only Python 3.11 may run the cyclic collector when this code makes an object, so we turn it off there. Older
+     * versions make no object here; versions from 3.12 on wait for a safe point. */
     enum { COLLECTS_ON_ALLOCATION = 11 };
     struct api api = known_api;
     if (!api_is_known) return MP_PYTHON_NOT_NOW;

@@ -10,7 +10,7 @@
 struct mp_asker {
     int (*_Atomic ask)(void *); /* the shim's function; NULL: none */
     void *_Atomic context;
-    /* The session's generation in which a call was requested but has not come yet; 0: none. A forked child may never
+    /* Generation of the session in which a call was requested, until the call comes; 0: none. A forked child may never
      * make the call that was requested in its parent. */
     _Atomic uint32_t asked;
 };

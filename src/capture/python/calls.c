@@ -41,7 +41,7 @@ bool mp_python_calls_any(void)
     return atomic_load_explicit(&code_count, memory_order_acquire);
 }
 
-/* The name of the function if the user asked for it; 0: another function. */
+/* The name of the function if it is the one that the user named; 0: another function. */
 static uint32_t name_of(const struct mp_python_layout *layout, const char *code)
 {
     uint32_t count = atomic_load_explicit(&code_count, memory_order_acquire);
@@ -71,7 +71,7 @@ static bool has_locals(const struct mp_python_layout *layout, const char *code)
     return mp_load_u32(code, layout->code_flags) & OPTIMIZED;
 }
 
-/* Hash of a caller's state. It changes only while the caller runs. */
+/* Hash of a caller's state, which changes only while the caller runs. */
 static uint64_t state_of(const struct mp_python_layout *layout, const char *frame, const char *code)
 {
     uint64_t hash = mp_hash_step((uintptr_t)frame, (uintptr_t)code);
@@ -82,7 +82,7 @@ static uint64_t state_of(const struct mp_python_layout *layout, const char *fram
     return hash;
 }
 
-/* The outermost call of the function on a stack, as found now. */
+/* The outermost call of the function on a stack, at this moment. */
 struct look {
     struct mp_python_call now;
     const char *code;
@@ -107,7 +107,7 @@ static struct look look_at(const struct mp_python_layout *layout, const char *th
 {
     struct look look = {.code = NULL};
     uint64_t path = 0;
-    bool outside = false; /* reached callers that may run while the call is suspended */
+    bool outside = false; /* the walk has reached callers that may run while the call is suspended */
     const char *frame = first_frame(layout, thread);
     for (uint32_t i = 0; frame && i < DEPTH_MAX; frame = next_frame(layout, frame), i++) {
         const char *code = mp_python_frame_code(layout, frame);
@@ -155,7 +155,7 @@ static bool loops_outside(const struct mp_python_layout *layout, const struct lo
     return false;
 }
 
-/* Judges a call that is where it first allocated. `at_once`: it has not allocated anywhere else since. */
+/* Judges a call that stands where it first allocated. `at_once`: it has not allocated anywhere else since. */
 static enum mp_python_calls_answer judge_again(const struct mp_python_layout *layout, const char *thread,
                                                const struct look *look, bool at_once)
 {
@@ -181,8 +181,8 @@ static enum mp_python_calls_answer judge(const struct mp_python_layout *layout, 
     return judge_again(layout, thread, look, now->first == before->last);
 }
 
-/* Called when the stack with that outermost frame has no call of the function. Forgets its calls, except suspended
- * ones. */
+/* Called when the stack with that outermost frame has no call of the function. Forgets the stack's calls, except
+ * suspended ones. */
 static void forget(struct mp_python_calls *calls, const void *bottom)
 {
     for (size_t i = 0; i < MP_PYTHON_CALLS_KNOWN; i++)

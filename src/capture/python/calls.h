@@ -1,7 +1,7 @@
 /*
- * Calls of the function that the user named (--step-at). Nothing notifies the recorder of a call. It therefore compares
- * the interpreter's memory at each allocation with the allocation before. Only the outermost call on a thread's stack
- * counts. It is a new call if
+ * Calls of the function that the user named (--step-at). Nothing notifies the recorder of a call. So at each allocation
+ * it compares the interpreter's memory with the allocation before. Only the outermost call on a thread's stack counts.
+ * The call is new if
  *
  *     its frame has another address, or the thread ran without it in between
  *     one of its callers stands at another instruction, or has other values in its local variables: callers do not run
@@ -27,7 +27,7 @@ struct mp_python_call {
     uint64_t outer;             /* hash of the state of its callers */
     uint64_t first, last;       /* hash of the frames from the call inwards, at its first allocation and its last */
     uint32_t position;
-    uint32_t used; /* number of the look that saw it last */
+    uint32_t used; /* number of the look that last saw the call */
     bool suspends; /* the function is a generator or coroutine */
 };
 
@@ -37,8 +37,8 @@ struct mp_python_calls {
     uint32_t looks;
 };
 
-/* Says if a new call begins. MAY_BEGIN: a call is again where the last one first allocated, and nothing shows whether
- * it is the same call. */
+/* Says if a new call begins. MAY_BEGIN: a call stands where the last one first allocated, and nothing shows whether it
+ * is the same call. */
 enum mp_python_calls_answer { MP_PYTHON_CALL_GOES_ON, MP_PYTHON_CALL_BEGINS, MP_PYTHON_CALL_MAY_BEGIN };
 
 /* Adds a code object of the function. `identity`: as mp_python_code_identity() returns it (walk.h). `name`: number of
@@ -50,7 +50,7 @@ bool mp_python_calls_any(void);
 enum mp_python_calls_answer mp_python_calls_look(const struct mp_python_layout *layout, const char *thread,
                                                  struct mp_python_calls *calls, uint32_t *name);
 
-/* True if the code can run from `position` back to `before` within one call, since both lie in one loop. True if the
+/* True if the code can get from `position` back to `before` within one call, because both lie in one loop. True if the
  * code's loops are not known. */
 bool mp_python_loops(const struct mp_python_layout *layout, const char *code, uint32_t before, uint32_t position);
 

@@ -9,12 +9,11 @@
 enum mp_python_verdict {
     MP_PYTHON_RIGHT,
     MP_PYTHON_WRONG,
-    MP_PYTHON_NOT_NOW, /* nothing to compare with now */
+    MP_PYTHON_NOT_NOW, /* there is nothing to compare with now */
 };
 
-/* Checks whether the calling thread's state and its frames look as the layout says: the thread's id, the types of code,
- * names and line tables, bounded values. Asks the kernel about each address before it reads there. RIGHT needs a
- * frame. */
+/* Checks whether the calling thread's state and frames agree with the layout: the thread's id, the types of code, names
+ * and line tables, bounded values. Asks the kernel about each address before it reads there. RIGHT needs a frame. */
 enum mp_python_verdict mp_python_check_shape(const struct mp_python_layout *layout,
                                              const struct mp_python_runtime *runtime, const char *thread);
 

@@ -1,7 +1,7 @@
 #include "capture/python/memory.h"
 #include "capture/python/walk.h"
 
-/* Bits of a str's state word, before the layout's shift. */
+/* Bits of a str's state word, before they are shifted as the layout says. */
 enum {
     STATE_KIND_SHIFT = 2, /* three bits: bytes per character */
     STATE_COMPACT = 1 << 5,

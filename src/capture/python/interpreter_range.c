@@ -52,8 +52,8 @@ static uintptr_t function_start(uintptr_t address)
     return mp_native_function(address, &start, &end) ? start : address;
 }
 
-/* True if a frame outside of all known ranges may be a call of the loop in a part that was placed apart. Its C frame
- * then has the size of the known ones, and a known one has the same caller. */
+/* True if a frame outside of all known ranges may be a call of the loop, in a part that the compiler placed apart. Its
+ * C frame then has the same size as a known call's frame, and the same caller. */
 static bool looks_like_call(const struct mp_native_frame *frame, uint32_t count)
 {
     enum { COMPARISONS = 8 };
@@ -69,8 +69,8 @@ static bool looks_like_call(const struct mp_native_frame *frame, uint32_t count)
     return false;
 }
 
-/* 3.9 and 3.10 leave no marker on the C stack. The exported function identifies the loop. Frames in its other parts are
- * found by looks_like_call(), if there are exactly as many as are missing. */
+/* 3.9 and 3.10 leave no marker on the C stack. The exported function identifies the loop. looks_like_call() finds
+ * frames in the loop's other parts. They count only if there are as many of them as groups without a native frame. */
 static bool learn_from_symbol(const struct mp_python_stack *python, uint32_t count)
 {
     uintptr_t loop = mp_python_interpreter_loop();
@@ -87,8 +87,8 @@ static bool learn_from_symbol(const struct mp_python_stack *python, uint32_t cou
     return alike > 0;
 }
 
-/* True for the first few misses, then for those whose number is a power of two: some 40 walks at most in the longest
- * run. */
+/* True for the first few misses, and then if their number is a power of two. So even the longest run makes at most some
+ * 40 walks. */
 static bool worth_a_walk(void)
 {
     enum { FIRST = 8 };

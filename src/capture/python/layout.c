@@ -105,8 +105,7 @@ const struct mp_python_layout *mp_python_layout_find(unsigned minor, bool free_t
     return NULL;
 }
 
-/* Pairs an entry of _Py_DebugOffsets with a member of ours. The order of its entries changes with the minor
- * version. */
+/* Pairs an entry of _Py_DebugOffsets with a member of ours. The order of the entries changes with the minor version. */
 struct published {
     uint16_t at, field;
 };

@@ -1,6 +1,6 @@
 /*
  * Byte offsets in CPython's memory that a walk of the calling thread's frames reads. There is one layout for each minor
- * version, for release builds, the same on x86-64 and aarch64. Nothing here calls into Python. Never allocates; any
+ * version of release builds. It is the same on x86-64 and aarch64. Nothing here calls into Python. Never allocates; any
  * thread.
  */
 #pragma once
@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* How the chain of frames shows which frames belong to one C call of the interpreter loop. */
+/* How one can see which frames of the chain belong to one C call of the interpreter loop. */
 enum mp_python_chain {
     MP_PYTHON_CHAIN_OBJECTS, /* 3.9, 3.10: each frame object is one call */
     MP_PYTHON_CHAIN_ENTRIES, /* 3.11: a call's outermost frame has a flag; the call's C frame contains a record of it */
@@ -21,11 +21,12 @@ struct mp_python_layout {
     uint16_t minor;
     bool free_threaded;
     uint8_t chain;              /* enum mp_python_chain */
-    uint8_t string_shift;       /* how many bits the kind, compact and ascii bits are above their usual places */
+    uint8_t string_shift;       /* by how many bits the bits "kind", "compact" and "ascii" are shifted up from their
+                                 * usual places */
     uint16_t thread_top;        /* newest frame, or the record that points to it */
-    uint16_t thread_top_record; /* 1: thread_top points to such a record (3.11, 3.12) */
+    uint16_t thread_top_record; /* 1: thread_top points to a record that points to the newest frame (3.11, 3.12) */
     uint16_t record_frame, record_previous;
-    uint16_t thread_base; /* (0) the frame at the end of every chain; it belongs to no C call */
+    uint16_t thread_base; /* (0) the frame at the end of every chain, which belongs to no C call */
     uint16_t thread_id;   /* pthread_t */
     uint16_t frame_previous, frame_code, frame_position;
     uint16_t frame_owner;          /* (0) */
@@ -51,5 +52,5 @@ struct mp_python_layout {
 const struct mp_python_layout *mp_python_layout_find(unsigned minor, bool free_threaded);
 
 /* Compares the layout with the offsets that Python 3.13 and later publish at the start of `runtime` (their _PyRuntime).
- * True if they agree, and for versions that publish none. */
+ * True if both agree; also true for versions that publish none. */
 bool mp_python_layout_agrees(const struct mp_python_layout *layout, const void *runtime);

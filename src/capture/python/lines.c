@@ -1,6 +1,7 @@
 #include "capture/python/walk.h"
 
-/* co_lnotab (3.9): pairs of (bytes, signed lines). Before its first instruction a function is on its first line. */
+/* co_lnotab (3.9): pairs of (bytes, signed lines). Before its first instruction, a function counts as being on its
+ * first line. */
 static uint32_t line_of_pairs(const unsigned char *table, size_t size, uint32_t first_line, uint32_t instruction)
 {
     uint32_t address = 0, line = first_line;
@@ -31,7 +32,7 @@ struct cursor {
     const unsigned char *at, *end;
 };
 
-/* Reads six bits of each byte, lowest first. Bit 6 says that more bytes follow; bit 7 marks the begin of the next
+/* Reads six bits of each byte, lowest first. Bit 6 means that more bytes follow; bit 7 marks the begin of the next
  * entry. */
 static uint32_t read_varint(struct cursor *cursor)
 {

@@ -2,9 +2,11 @@
 
 #include "base/hash.h"
 
-#define HASH_LOOP UINT64_C(0x3c6ef372fe94f82b) /* hashed for a call of the loop; no return address is that high */
+/* Hashed in place of a call of the loop; no return address is this high. */
+#define HASH_LOOP UINT64_C(0x3c6ef372fe94f82b)
 
-/* Hashes the native addresses, the innermost `paired` loop calls as replaced. *calls: the number of all loop calls. */
+/* Hashes the native addresses. The innermost `paired` loop calls count as replaced. *calls: the number of all loop
+ * calls. */
 static uint64_t hash_addresses(const struct mp_interpreter_ranges *ranges, const struct mp_native_stack *native,
                                uint32_t paired, uint32_t *calls)
 {

@@ -22,15 +22,15 @@
 
 /*
  * The code ranges of Python's interpreter loop: a native frame in one of them is a call of the loop. They are learned
- * from where the groups' markers lie on the C stack, never from symbol names. A loop may have several ranges, since
- * rarely run parts are placed apart. Never allocates; any thread; waits for no lock.
+ * from the C frames that contain the groups' markers, never from symbol names. A loop may have several ranges, since
+ * compilers place rarely run parts apart. Never allocates; any thread; waits for no lock.
  */
 
 #define MP_INTERPRETER_RANGES_MAX 16
 
 struct mp_interpreter_ranges {
     _Atomic uint32_t count;   /* only grows */
-    _Atomic bool outer_calls; /* seen: loop calls outside all groups of their stack (greenlets) */
+    _Atomic bool outer_calls; /* true once a stack had loop calls outside all of its groups (greenlets) */
     struct {
         uintptr_t start, end;
     } range[MP_INTERPRETER_RANGES_MAX];
@@ -49,8 +49,8 @@ static inline bool mp_interpreter_range_contains(const struct mp_interpreter_ran
 }
 
 /* Walks the C stack once, slowly, and adds what it shows to mp_interpreter_ranges. Call it right after the walk that
- * gave `python`, if a stack's groups do not pair with its native frames. Most calls of a series return at once: the
- * first few walk, then ever fewer. True: something new was learned, try again. */
+ * gave `python`, if a stack's groups do not pair with its native frames. The first few calls walk; later ones mostly
+ * return at once. True: it has learned something new, so try again. */
 bool mp_interpreter_range_learn(struct mp_known_frames *known, uint64_t generation,
                                 const struct mp_python_stack *python);
 
@@ -59,7 +59,7 @@ struct mp_native_stack {
     uint32_t count;
     bool cut;   /* there are frames further out */
     bool lost;  /* there are frames further out, which could not be found */
-    bool whole; /* goes up to the thread's outermost frame, past its intended end */
+    bool whole; /* the walk went up to the thread's outermost frame, past its intended end */
 };
 
 #define MP_MERGED_NATIVE UINT32_MAX
@@ -76,14 +76,14 @@ struct mp_pairing {
     bool unequal;    /* loop calls and groups differ in number, for no known reason */
 };
 
-/* `python` NULL: the Python frames are unknown. Nothing is then replaced, and the two do not count as unequal. */
+/* `python` NULL: the Python frames are unknown. Nothing is then replaced, and the result is not `unequal`. */
 struct mp_pairing mp_merge_pair(const struct mp_interpreter_ranges *ranges, const struct mp_native_stack *native,
                                 const struct mp_python_stack *python);
 
 /* Writes at most `room` merged frames, innermost first, and returns their number. If that equals `room`, there may be
  * more. If there are more loop calls than groups, the outermost calls stay native. For instance, a greenlet's Python
- * stack ends at its own base, and its C stack goes on into the code that started it. If there are fewer, the remaining
- * groups come outermost. */
+ * stack ends at its own base, and its C stack goes on into the code that started it. If there are fewer loop calls than
+ * groups, the remaining groups come outermost. */
 uint32_t mp_merge(const struct mp_interpreter_ranges *ranges, const struct mp_native_stack *native,
                   const struct mp_python_stack *python, const struct mp_pairing *pairing, struct mp_merged_frame *to,
                   uint32_t room);

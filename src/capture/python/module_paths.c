@@ -17,8 +17,8 @@
 #define TEXT_BYTES (UINT32_C(8) << 20)
 #define TEXT_SLOTS (UINT32_C(1) << 16)
 
-/* A hash table of modules. It is written under the lock and read without. A used slot never becomes empty again, so
- * that the slots behind it can still be found; a module may take the slot of a destroyed one. A reader therefore checks
+/* A hash table of modules, written under a lock and read without one. A used slot never becomes empty again, because
+ * readers would not find the slots behind it. But a new module may take the slot of a destroyed one. So a reader checks
  * the address again after it has read the rest. */
 struct slot {
     _Atomic uintptr_t module; /* 0: empty */
@@ -27,7 +27,7 @@ struct slot {
     _Atomic uint32_t asked;   /* value of `naming` when its name was last requested */
 };
 
-/* The paths: each a length and its bytes, found by a hash of the contents. Offset 0 is unused. */
+/* The paths: each is a length and its bytes, and is found by a hash of the contents. Offset 0 is unused. */
 struct texts {
     uint32_t used;
     uint32_t slots[TEXT_SLOTS]; /* offsets; 0: empty */
@@ -36,7 +36,7 @@ struct texts {
 
 static struct slot *_Atomic slots; /* NULL: no module has a name yet */
 static struct texts *texts;
-static _Atomic uint32_t naming = 1; /* from 1 on: number of names given, and of changes of the function to ask */
+static _Atomic uint32_t naming = 1; /* number of names given so far, and of changes of the function to ask, from 1 on */
 static struct mp_asker asker;
 
 /* Maps the table before the first name, under the lock. False: there is no memory. */
@@ -113,7 +113,7 @@ static uint32_t length_of(const char *path)
     size_t length = strnlen(path, MP_MODULE_PATH + 1);
     if (length > MP_MODULE_PATH)
         for (length = MP_MODULE_PATH; length && (path[length] & 0xc0) == 0x80;)
-            length--; /* cut before the character, not inside it */
+            length--; /* so that the cut is before a character, not inside one */
     return (uint32_t)length;
 }
 
@@ -152,8 +152,8 @@ void mp_module_ask(int (*ask)(void *), void *context)
     atomic_fetch_add(&naming, 1);
 }
 
-/* Asks for a module's name once, and again only after other modules got names: another module may have its address by
- * now. */
+/* Asks for a module's name once. Asks again only after other modules got names: another module may have this address by
+ * then. */
 static void ask_for(struct slot *slot, uintptr_t module, bool may_call_python)
 {
     if (!atomic_load_explicit(&asker.ask, memory_order_acquire)) return;

@@ -12,8 +12,8 @@
 /* How far the interpreter has been found and checked. The state only grows. */
 enum state {
     ABSENT,
-    FOUND,  /* the version is known: its shape is checked at the first stack */
-    SHAPED, /* the shape is right, and walks count; the comparison with Python's API comes once */
+    FOUND,  /* the version is known; the layout's shape is checked at the first stack */
+    SHAPED, /* the shape is right, so walks count; one comparison with Python's API follows */
     READY,
     OFF,
 };
@@ -43,7 +43,7 @@ static void append_number(char *text, size_t size, unsigned number)
     append_text(text, size, digits + at);
 }
 
-/* Turns Python frames off. The note is "python3.15 " and the rest. */
+/* Turns Python frames off. The note is "python3.15 " and the given rest. */
 static void turn_off(const struct mp_python_runtime *found, const char *rest)
 {
     if (!atomic_flag_test_and_set(&note_taken)) {
@@ -96,8 +96,9 @@ static bool start(void)
 
 const struct mp_front mp_python_front = {.start = start};
 
-/* An interpreter may be loaded late: looks for it at events 1, 2, 4, ... and then at each 65536th. At most half
- * of the events until then are thus missed. Threads may lose counts; that only delays a look. */
+/* An interpreter may be loaded late: looks for it at events 1, 2, 4, ... and then at each 65536th. So Python frames are
+ * missing in at most half of the events before the first look that finds it. Threads may lose counts, which only delays
+ * a look. */
 static void probe_now_and_then(void)
 {
     enum { SELDOM = 1 << 16 };
@@ -107,7 +108,7 @@ static void probe_now_and_then(void)
     if ((count & (count - 1)) == 0 || count % SELDOM == 0) probe();
 }
 
-/* True if the layout's shape fits the calling thread's frames. A few contradictions are allowed: a thread may be
+/* True if the layout's shape fits the calling thread's frames. A few contradictions are allowed, since a thread may be
  * between two states. */
 static bool shape_is_right(const char *thread)
 {
@@ -199,7 +200,7 @@ enum mp_python_calls_answer mp_python_call(struct mp_python_calls *calls, uint32
 static bool first_local_is_plain(const struct mp_python_layout *layout, const char *code)
 {
     enum { IN_A_CELL = 0x40 };
-    if (layout->chain == MP_PYTHON_CHAIN_OBJECTS) return true; /* if it is in a cell, its own place is empty */
+    if (layout->chain == MP_PYTHON_CHAIN_OBJECTS) return true; /* a variable in a cell has nothing in its own place */
     const char *kinds = mp_load_pointer(code, layout->code_file - sizeof kinds);
     return mp_load_pointer(kinds, layout->object_type) == runtime.bytes_type &&
            mp_load_i64(kinds, layout->object_size) > 0 && !(kinds[layout->bytes_data] & IN_A_CELL);

@@ -1,11 +1,12 @@
 /*
- * The calling thread's own Python stack, read from the interpreter's memory: with or without the GIL, from inside any
- * hook. It calls nothing that needs the GIL. CPython 3.9 to 3.15. Not for signal handlers.
+ * Reads the calling thread's own Python stack from the interpreter's memory, with or without the GIL, inside any hook.
+ * Calls nothing that needs the GIL. CPython 3.9 to 3.15. Not for signal handlers.
  *
  * Never allocates, never takes a lock, never touches another thread's frames. Three checks come first. If one finds a
  * difference, Python frames are turned off for good, with a note. From 3.13 on, the version's layout is compared with
- * the one that the interpreter publishes. On the first stack, every address is tested for being mapped. Once, when this
- * thread holds the GIL, the whole stack is compared with Python's own API: code, instruction, line and names.
+ * the one that the interpreter publishes. On the first stack, the kernel is asked whether every address is mapped.
+ * Once, when this thread holds the GIL, the whole stack is compared with Python's own API: code, instruction, line and
+ * names.
  *
  * Limits:
  * * A sub-interpreter of 3.11 and before shows the outer interpreter's frames.
@@ -23,14 +24,14 @@
 #include "capture/core/front.h"
 #include "capture/python/calls.h"
 
-#define MP_PYTHON_FRAMES_MAX          4096 /* room that is enough for Python's default limits */
+#define MP_PYTHON_FRAMES_MAX          4096 /* enough room for Python's default limits */
 #define MP_PYTHON_INSTRUCTION_UNKNOWN UINT32_MAX
 
 struct mp_python_frame {
     const void *code;     /* the code object: alive while the frame is on the stack */
-    uint64_t identity;    /* differs from that of any other code object, even of a later one at the same address */
+    uint64_t identity;    /* differs for any other code object, even for a later one at the same address */
     uint32_t instruction; /* byte offset of the current instruction, as f_lasti; _UNKNOWN also before the first */
-    uint32_t group;       /* number of the C call of the interpreter loop that runs it: 0 is the innermost */
+    uint32_t group;       /* number of the C call of the interpreter loop that runs the frame: 0 is the innermost */
 };
 
 struct mp_python_stack {
@@ -45,7 +46,7 @@ struct mp_python_stack {
     bool cut;      /* frames further out had no room */
     uint64_t hash; /* of identities, instructions and group borders; 0 without frames and groups */
     /* The network's module that runs: the first local of the innermost frame whose code mp_python_module_code() named.
-     * Compare this address only: its object may be on its way out. NULL: there is no such frame. */
+     * Only compare this address: its object may be destroyed at any time. NULL: there is no such frame. */
     const void *module;
 };
 
@@ -76,14 +77,15 @@ struct mp_python_description {
 bool mp_python_describe(const struct mp_python_frame *frame, struct mp_python_description *out);
 
 /* Names a code object that runs when a network's module is called; at most MP_PYTHON_MODULE_CODES. The caller holds the
- * GIL and keeps the object alive. False: there is no room, it is no code object, or its first local is no plain
+ * GIL and keeps the object alive. False: there is no room, `code` is no code object, or its first local is no plain
  * variable. (A variable that an inner function uses lies in a cell, which is not followed.) */
 #define MP_PYTHON_MODULE_CODES 4
 bool mp_python_module_code(const void *code);
 
-/* Makes the interpreter's main thread run call(context), with the GIL, between two of its instructions. False: it
- * cannot be requested now. This never takes the GIL. From 3.13 on, a thread that holds the GIL and must wait for a lock
- * gives up the GIL and takes it again. A call that might wait is therefore made only with `may_call_python`. */
+/* Makes the interpreter's main thread run call(context), with the GIL, between two of its instructions. False: the call
+ * cannot be requested now. The function never takes the GIL. From 3.13 on, a thread that holds the GIL and must wait
+ * for a lock gives up the GIL and takes it again. So it calls a function of Python that might wait only with
+ * `may_call_python`. */
 bool mp_python_call_soon(int (*call)(void *), void *context, bool may_call_python);
 
 /* Says if a call of the function that the user named begins (calls.h). Call it right after mp_python_walk(). */

@@ -33,8 +33,8 @@ static bool read_version(struct mp_python_runtime *runtime)
 }
 
 /* Up to 3.11, _PyThreadState_UncheckedGet() returns the state of the thread that holds the GIL. From 3.12 on it returns
- * the calling thread's state while that thread is attached. In both cases it equals the own state exactly while this
- * thread may run Python code. */
+ * the calling thread's state while that thread is attached. In both cases the result equals the calling thread's state
+ * exactly while this thread may run Python code. */
 static bool find_accessors(struct mp_python_runtime *runtime)
 {
     return find_symbol(runtime, "PyGILState_GetThisThreadState", &runtime->own_thread) &&

@@ -77,7 +77,7 @@ static bool file_fits(const struct mp_python_layout *layout, const char *file)
 
 static bool lines_fit(const struct mp_python_layout *layout, const struct mp_python_runtime *runtime, const char *lines)
 {
-    enum { BYTES_MOST = 1 << 22 }; /* no program lies below this address, so a lower value is no type */
+    enum { BYTES_MOST = 1 << 22 }; /* no program is loaded below this address, so a lower value is no type's address */
     if (!has_type(layout, lines, runtime->bytes_type) || !readable(lines, layout->object_size + sizeof(int64_t)))
         return false;
     int64_t size = mp_load_i64(lines, layout->object_size);
@@ -105,7 +105,7 @@ static bool frame_fits(const struct mp_python_layout *layout, const struct mp_py
     return mp_python_frame_is_shim(layout, frame) || code_fits(layout, runtime, mp_python_frame_code(layout, frame));
 }
 
-/* True if the frame may be a stack's outermost: there a C call of the interpreter loop begins. */
+/* True if the frame may be a stack's outermost: it begins a C call of the interpreter loop. */
 static bool may_be_outermost(const struct mp_python_layout *layout, const char *frame)
 {
     if (layout->chain == MP_PYTHON_CHAIN_SHIMS) return mp_python_frame_is_shim(layout, frame);

@@ -10,15 +10,15 @@
 
 enum {
     OWNER_GENERATOR = 1,
-    OWNER_FIRST_SHIM = 3, /* and 4: 3.14 has two kinds of shims */
+    OWNER_FIRST_SHIM = 3, /* the value 4 is a shim, too: 3.14 has two kinds */
     TAG_BITS = 7,         /* low bits of a code pointer; objects lie at multiples of 16 */
     BYTES_PER_UNIT = 2,
-    COPIES_MAX = 1 << 20,                 /* copies of the bytecode, one for each thread */
+    COPIES_MAX = 1 << 20,                 /* most copies of the bytecode: one for each thread */
     STATE_INLINE_ASCII = 1 << 5 | 1 << 6, /* bits of a str: its text follows its header, one byte for each character */
 };
 
-/* The code objects that calls of modules run, and the range of addresses that contains them: one comparison for each
- * frame is mostly enough. 1 is no object's address. */
+/* The code objects that calls of modules run, and the range of addresses that contains them: for most frames, one
+ * comparison is enough. 1 is no object's address. */
 static const char *_Atomic module_codes[MP_PYTHON_MODULE_CODES];
 static _Atomic uintptr_t first_module_code = 1, last_module_code = 1;
 
@@ -64,7 +64,7 @@ bool mp_python_seek_module_code(const void *code)
     return true;
 }
 
-/* Called for a frame that has begun. If it is a call of a module, and no frame further in is, stores the module. */
+/* Called for a frame that has begun. Stores the module if the frame is a call of one, and no frame further in is. */
 ALWAYS_INLINE void look_for_module(const struct mp_python_layout *layout, const struct sought *sought,
                                    const char *frame, const char *code, struct mp_python_stack *stack)
 {
@@ -95,10 +95,10 @@ const char *mp_python_newest_frame(const struct mp_python_layout *layout, const 
     return mp_load_pointer(top, layout->record_frame);
 }
 
-/* For versions whose code objects have no version number. If two of them have the same address in turn, their names and
- * tables often have equal addresses, too. The contents of the names are therefore hashed: the function's stored hash
- * (an interned text has one) and the end of the file's name. The result is a sum of products, so that the
- * multiplications need not wait for each other. */
+/* For versions of Python whose code objects have no version number. A code object may get the address of an earlier
+ * one, and often the names and tables of both have equal addresses, too. The contents of the names are therefore
+ * hashed: the function's stored hash (an interned text has one) and the end of the file's name. The result is a sum of
+ * products, so that the multiplications need not wait for each other. */
 ALWAYS_INLINE uint64_t identity_by_content(const struct mp_python_layout *layout, const char *code)
 {
     const char *name = mp_load_pointer(code, layout->code_name), *file = mp_load_pointer(code, layout->code_file);
@@ -128,9 +128,9 @@ uint64_t mp_python_code_identity(const struct mp_python_layout *layout, const ch
 
 /* Free-threaded 3.14: each thread runs its own copy of the bytecode, from an array; the inline copy belongs to the
  * first thread. Another thread may replace the array. It frees the old array once all attached threads have passed a
- * safe point. A thread that waits or runs C code is not attached and does not delay that. It reads the array through
- * the kernel instead. The memory may by then be in other use, so the result counts only if it can be the beginning of
- * this code. NULL: unknown. */
+ * safe point. A thread that waits or runs C code is not attached, and so does not delay the free. Such a thread reads
+ * the array through the kernel. By then the memory may have another use, so the result counts only if it can be the
+ * beginning of this code. NULL: unknown. */
 static const char *bytecode_start(const struct mp_python_layout *layout, const char *frame, const char *code,
                                   uintptr_t position, bool attached)
 {
@@ -146,8 +146,8 @@ static const char *bytecode_start(const struct mp_python_layout *layout, const c
     return position - (uintptr_t)start < size ? start : NULL;
 }
 
-/* The byte offset of the frame's current instruction. *begun: false for a frame that Python's own API leaves out,
- * too. */
+/* The byte offset of the frame's current instruction. *begun: false for a frame that has not begun, which Python's own
+ * API leaves out, too. */
 ALWAYS_INLINE uint32_t frame_instruction(const struct mp_python_layout *layout, const char *frame, const char *code,
                                          bool attached, bool *begun)
 {

@@ -1,4 +1,4 @@
-/* Walks frames and reads texts by a given layout. python_stack.h calls it once a layout is trusted. */
+/* Walks frames and reads texts by a given layout. python_stack.c calls these functions once it trusts a layout. */
 #pragma once
 
 #include <stddef.h>
@@ -7,8 +7,8 @@
 #include "capture/python/layout.h"
 #include "capture/python/python_stack.h"
 
-/* Walks the frames of `thread`, the calling thread's PyThreadState. `attached`: the thread may run Python code now. A
- * free-threaded 3.14 then reads this thread's copy of the bytecode without a system call for each frame. */
+/* Walks the frames of `thread`, the calling thread's PyThreadState. `attached`: the thread may run Python code now. In
+ * a free-threaded 3.14, the walk then reads this thread's copy of the bytecode without a system call for each frame. */
 void mp_python_walk_thread(const struct mp_python_layout *layout, const char *thread, bool attached,
                            struct mp_python_stack *stack);
 
@@ -24,7 +24,7 @@ uint64_t mp_python_code_identity(const struct mp_python_layout *layout, const ch
 /* The thread's newest frame; NULL if it has none. */
 const char *mp_python_newest_frame(const struct mp_python_layout *layout, const char *thread);
 
-/* True if the frame belongs to no function: it marks a C call of the interpreter loop and has no code. */
+/* True if the frame belongs to no function: it has no code, and marks a C call of the interpreter loop. */
 bool mp_python_frame_is_shim(const struct mp_python_layout *layout, const char *frame);
 
 bool mp_python_describe_code(const struct mp_python_layout *layout, const char *code, uint32_t instruction,

@@ -13,7 +13,8 @@
 #include "capture/python/module_paths.h"
 
 static struct mp_tag_cache stacks, frames;
-#define FRAME_LEFT_OUT ((UINT32_C(1) << MP_TAG_ID_BITS) - 1) /* no frame has this id: their table has fewer */
+/* No frame has this id, because the table of frames has fewer. */
+#define FRAME_LEFT_OUT ((UINT32_C(1) << MP_TAG_ID_BITS) - 1)
 /* Ranges of code whose frames at the inner end of a stack are left out: the recorder's own, and wrappers between it and
  * the program. */
 #define LEFT_OUT_MAX 4
@@ -75,8 +76,8 @@ void mp_stack_code_unloaded(void)
     mp_native_walk_forget();
 }
 
-/* The modules of the last frames. Kept because reading one from the loader takes some 15 system calls. Under the table
- * lock; a change that a jump left in the middle leaves id 0. */
+/* The modules of the last frames. They are kept because reading a module's facts from the loader takes some 15 system
+ * calls. Under the table lock; if a jump interrupts a change, the id is 0. */
 static struct known_module {
     uint64_t start, end, generation, session, bias;
     _Atomic uint32_t id;
@@ -152,7 +153,7 @@ static uint32_t python_frame(const struct mp_python_frame *python)
     struct mp_wire_frame frame = {.language = MP_PYTHON};
     if (mp_python_describe(python, &names)) {
         if (strstr(names.file, "/libmemprof_torch/") ||
-            strstr(names.file, "/libmemprof_plan/")) { /* the PyTorch shim, which is not the program's code */
+            strstr(names.file, "/libmemprof_plan/")) { /* the shims, which are not the program's code */
             mp_tag_cache_put(&frames, hash, FRAME_LEFT_OUT);
             return FRAME_LEFT_OUT;
         }
@@ -222,8 +223,8 @@ static bool is_own(const void *address)
     return (uint64_t)(uintptr_t)address - left_out[0].start < left_out[0].end - left_out[0].start;
 }
 
-/* Removes the recorder's own inner frames, also those of its definitions of PyTorch's functions. These definitions lie
- * between two functions of PyTorch. If the walk went past the call that runs a node, cuts it at that call. */
+/* Removes the recorder's own inner frames. Its definitions of PyTorch's functions lie between two functions of PyTorch;
+ * their frames are removed, too. If the walk went past the call that runs a node, cuts it at that call. */
 static void leave_out_own(const struct mp_backward *root, struct mp_native_stack *native, void **addresses)
 {
     uint32_t from = 0, kept = 0;
@@ -269,8 +270,8 @@ static bool walk_python(struct mp_stack_room *room, const struct mp_backward *ro
     return mp_session.config.python_stacks && mp_python_walk(python, may_call_python);
 }
 
-/* Finds the code of the interpreter loop. It needs the whole stack: `python` may have ended early, so all of it is
- * walked again. */
+/* Finds the code of the interpreter loop. The search needs the whole stack, but `python` may have ended early. So the
+ * whole stack is walked again. */
 static bool learn_loop(struct mp_known_frames *known, const struct mp_python_stack *python)
 {
     struct mp_python_stack whole = *python;
@@ -308,7 +309,7 @@ static uint32_t enter_stack(struct mp_stack_room *room, const struct mp_backward
     if (!mp_tables_lock()) return MP_TAG_NONE;
     uint64_t lost = lost_so_far();
     uint32_t id = enter_path(room, count, native->cut || (python && python->cut), native->lost, root_node(root));
-    /* A path that lost frames is not cached, as there may be room the next time. */
+    /* A path that lost frames is not cached, since there may be room for them the next time. */
     if (lost == lost_so_far() && mp_lock_is_own(&mp_session.page->table_lock)) mp_tag_cache_put(&stacks, hash, id);
     mp_tables_unlock();
     const char *note = mp_session.config.python_stacks ? mp_python_note() : NULL;
@@ -348,7 +349,7 @@ static uint32_t find_path(struct mp_thread *thread, const struct mp_backward *ro
     return id;
 }
 
-/* The autograd node that the thread runs, if it is known; else NULL. If a longjmp() left a node, its frame lies further
+/* The autograd node that the thread runs, if it is known; else NULL. A node that a longjmp() left has a frame further
  * in than `here`. */
 static const struct mp_backward *root_of(struct mp_thread *thread, const void *here)
 {

@@ -1,8 +1,8 @@
 /*
  * Captures a thread's call path, native and Python frames in one, and returns its id in the spool.
  *
- * The path is walked raw and hashed. For a known hash a cache returns the id without any lock. Only a new path is taken
- * apart: modules found, Python names copied, frames and nodes entered into the spool's tables.
+ * The path is first walked as bare addresses and hashed. For a known hash, a cache returns the id without any lock.
+ * Only for a new path are modules found, Python names copied, and frames and nodes entered into the spool's tables.
  */
 #pragma once
 
@@ -13,10 +13,11 @@
 #include "capture/native/walk.h"
 #include "capture/python/merge.h"
 
-#define MP_WALK_MAX   4096 /* native frames that a walk goes through at most */
+#define MP_WALK_MAX   4096 /* most native frames of a walk */
 #define MP_MERGED_MAX (MP_WALK_MAX + MP_PYTHON_FRAMES_MAX)
 
-/* The thread's recent paths. They are checked before the cache that all threads share, because they are near. */
+/* The thread's recent paths. They are checked before the cache that all threads share, because this memory is close to
+ * the thread. */
 #define MP_RECENT_STACKS 4096
 struct mp_recent_stack {
     uint64_t hash; /* includes the session's generation; 0: none */
@@ -37,19 +38,22 @@ struct mp_stack_room {
  * forward, instead of the path that ran the node. */
 enum mp_backward_root {
     MP_BACKWARD_UNKNOWN, /* the path that made it is unknown: stacks stay as they are */
-    MP_BACKWARD_THREAD,  /* also unknown, on a thread of autograd's own, whose outer frames say nothing */
+    MP_BACKWARD_THREAD,  /* unknown, too, and on a thread of autograd's own, whose outer frames show nothing */
     MP_BACKWARD_OF,
 };
 struct mp_backward {
     enum mp_backward_root root;
-    uint32_t generation;         /* of the session whose ids `creation` holds */
+    uint32_t generation;         /* generation of the session whose ids `creation` holds */
     struct mp_captured creation; /* of MP_BACKWARD_OF; else zero */
-    uintptr_t frame; /* an address in the C frame of the call that runs it: this frame and outer ones are left out */
-    const void *python_frame; /* the thread's innermost Python frame when the node began: left out likewise */
+    uintptr_t frame; /* an address in the C frame of the call that runs the node: stacks leave out this frame and outer
+                      * ones */
+    const void *python_frame; /* the thread's innermost Python frame when the node began: stacks leave out this frame
+                               * and outer ones */
     const void *task;         /* the backward pass */
 };
 
-/* A node may start another backward pass, which runs nodes. At 60 levels PyTorch itself continues on another thread. */
+/* A node may start another backward pass, which runs nodes of its own. At 60 such levels, PyTorch itself continues on
+ * another thread. */
 #define MP_BACKWARD_LEVELS 64
 
 /* A thread's data for capturing stacks. */
@@ -76,6 +80,6 @@ void mp_stack_code_unloaded(void);
 struct mp_captured mp_stack_capture(struct mp_thread *thread, bool may_call_python);
 /* Captures the path that makes an autograd node: only the Python frames, if there are any. Python's API may be used. */
 struct mp_captured mp_stack_creation(struct mp_thread *thread);
-/* The same if this thread was at that path before. Touches only the thread's own memory, so the thread's guard is
- * enough, without a hook's ring. False: the path is new. */
+/* Does the same for a path that this thread has captured before. Touches only the thread's own memory, so it needs the
+ * thread's guard, but no ring. False: the path is new. */
 bool mp_stack_creation_again(struct mp_thread *thread, struct mp_captured *creation);

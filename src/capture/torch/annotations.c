@@ -1,7 +1,7 @@
 /*
  * PyTorch up to 2.6 notes regions in its memory history only for the thread that began the very first one. It then adds
  * a callback for that thread, once per process (_initRecordAnnotations). The shim's history needs no regions, and must
- * not be that first one. While the shim's history begins, PyTorch's new callback is therefore withheld. It is added
+ * not count as that first history. So while the shim's history begins, we withhold PyTorch's new callback. It is added
  * once the program begins its own history.
  *
  * Source: ATen/record_function.h. A callback is five words of plain data, which the ABI passes on the stack.
@@ -16,7 +16,8 @@
 
 static struct mp_next add_callback = {ADD_CALLBACK, "libtorch_cpu.so", NULL};
 
-/* Larger than a callback, in case it gets more members. Behind it on the stack lies the caller's own frame. */
+/* Larger than a callback, since callbacks may get more members. Behind a callback on the stack lies the caller's own
+ * frame. */
 struct callback {
     uint64_t words[8];
 };

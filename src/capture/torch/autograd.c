@@ -1,15 +1,15 @@
 /*
  * Connects backward with forward. A node of PyTorch's autograd graph takes a number when it is made. One function of
  * the engine runs it, on any thread. Both functions are exported and called through the PLT, so preloaded definitions
- * of the same names run instead. The first definition keeps the path that makes the node. The second gives that path to
- * allocations while the node runs (struct mp_backward).
+ * of the same names run instead. Our definition of the first function stores the path that makes the node. Our
+ * definition of the second gives this path to allocations while the node runs (struct mp_backward).
  *
  * Sources: ATen/SequenceNumber.h (numbers are per thread and start at 0), torch/csrc/autograd/function.h (Node's first
  * members), torch/csrc/autograd/engine.cpp (the queue; which thread runs a node). PyTorch takes numbers without holding
  * a lock.
  *
- * Some nodes have no match: those made before the recording, or too long ago (capture/torch/torch.h). Stacks in them
- * stay as they are.
+ * Nodes that were made before the recording, or too long ago (capture/torch/torch.h), have no stored path. Stacks of
+ * allocations in these nodes stay as they are.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -31,8 +31,8 @@ static struct mp_next take_number = {TAKE_NUMBER, "libtorch_cpu.so", NULL};
 static struct mp_next thread_number = {THREAD_NUMBER, "libtorch_cpu.so", NULL};
 static struct mp_next run_node = {RUN_NODE, "libtorch_cpu.so", NULL};
 
-/* Offsets in a node: of its number, and of the number of the thread that took it. The right layout is the one in which
- * the first node's two words are a pair that was given out. With a wrong layout that can happen only by chance. */
+/* Offsets in a node: of its number, and of the number of the thread that took it. In the right layout, the first node's
+ * two words are a pair that take_sequence_number() gave out. In a wrong layout they can be so only by chance. */
 static const struct layout {
     uint16_t number, thread;
 } layouts[] = {
@@ -43,10 +43,10 @@ static const struct layout {
 static const struct layout *_Atomic layout; /* NULL: not known yet */
 static _Atomic uint32_t nodes_in_vain;      /* nodes that ran before the layout was known */
 #define NODES_IN_VAIN_MAX 4096
-#define UNNUMBERED        UINT64_MAX /* in place of a number: AccumulateGrad and others have none */
+#define UNNUMBERED        UINT64_MAX /* in place of a number, for AccumulateGrad and other nodes without a number */
 
 struct autograd_thread {
-    uint64_t number; /* PyTorch's own number of this thread; 0: not yet known */
+    uint64_t number; /* PyTorch's own number of this thread; 0: not known yet */
     /* The node that ran last, and its task. A node without a number runs right after the last node that feeds it. */
     struct mp_captured last; /* stack 0: none */
     uint32_t last_generation, last_level;
@@ -94,7 +94,7 @@ static uint64_t number_of_thread(struct mp_thread *thread, const void *caller)
     return *number;
 }
 
-/* Fast path without a hook: most nodes are made at a path where this thread has made one before. */
+/* Fast path without a hook: most nodes are made at a path at which this thread has made a node before. */
 static bool keep_again(struct mp_thread *thread, uint64_t number)
 {
     struct mp_captured creation;
@@ -121,7 +121,7 @@ static void keep_creation(uint64_t number, const void *caller)
 uint64_t take_sequence_number(void) MP_PRELOADED(TAKE_NUMBER);
 uint64_t take_sequence_number(void)
 {
-    static _Atomic uint64_t own; /* never used: a caller of this function has linked PyTorch's own */
+    static _Atomic uint64_t own; /* never used: any caller of this function has linked PyTorch's counter */
     uint64_t (*next)(void);
     MP_NEXT(next, &take_number);
     uint64_t number = next ? next() : atomic_fetch_add(&own, 1);
@@ -157,8 +157,8 @@ static bool find_by_any(const struct mp_thread *thread, const char *node, struct
     return false;
 }
 
-/* A node without a number collects the results of other nodes. It is first in the engine's queue, so it runs right
- * after the last of them on the same thread. It gets that node's line. */
+/* A node without a number collects the results of other nodes. It is first in the engine's queue, so it runs on the
+ * same thread right after the last of these nodes. It gets the line of this last node. */
 static bool find_by_last(struct mp_thread *thread, const struct mp_backward *running, uint32_t level,
                          struct mp_captured *creation)
 {
@@ -171,7 +171,7 @@ static bool find_by_last(struct mp_thread *thread, const struct mp_backward *run
 static bool find_creation(struct mp_thread *thread, const char *node, const struct mp_backward *running, uint32_t level,
                           struct mp_captured *creation)
 {
-    static _Atomic uint32_t noted; /* generation of the session that has the note */
+    static _Atomic uint32_t noted; /* generation of the session that already has the note */
     const struct layout *by = atomic_load_explicit(&layout, memory_order_relaxed);
     if (!by) return find_by_any(thread, node, creation);
     if (load(node, by->number) == UNNUMBERED) return find_by_last(thread, running, level, creation);
@@ -204,7 +204,7 @@ static void look_up(struct mp_thread *thread, const char *node, struct mp_backwa
     thread->inside = 0;
 }
 
-/* Calls without a thread's state are not counted; they can only lie outside all counted ones. */
+/* Calls on a thread without state are not counted. They can only lie outside of all counted calls. */
 static struct mp_thread *begin_node(const void *const *task, const char *node, const void *frame)
 {
     struct mp_thread *thread = wanted() ? own_thread() : NULL;
@@ -235,8 +235,8 @@ static void end_node(struct mp_thread *thread, uint32_t level)
 }
 
 /* The personality routine of run_autograd_node(). An exception passes through that function, which catches nothing.
- * There is no landing pad, so the program's unwinder needs no help. (Itanium C++ ABI: Exception Handling, 1.3 and
- * 2.5.2) */
+ * It has no landing pad, so the program's unwinder needs no help from the routine. (Itanium C++ ABI: Exception
+ * Handling, 1.3 and 2.5.2) */
 int mp_autograd_unwound(int version, int actions, uint64_t class, void *exception, void *context) __attribute__((used));
 int mp_autograd_unwound(int version, int actions, uint64_t class, void *exception, void *context)
 {

@@ -3,8 +3,8 @@
 #include "base/hash.h"
 #include "capture/core/room.h"
 
-/* `check` is the key xor the value. If two threads write one entry at the same time, key and value do not fit each
- * other, and the entry counts as empty. */
+/* `check` is key XOR value. If two threads write one entry at the same time, `check` gives neither key, and the entry
+ * counts as empty. */
 struct entry {
     _Atomic uint64_t check, value;
 };
@@ -21,7 +21,7 @@ static struct entry *make_table(void)
     return none;
 }
 
-/* The entry of a number. Consecutive numbers of one thread get consecutive entries. */
+/* The entry for a number. Consecutive numbers of one thread have consecutive entries. */
 static struct entry *entry_of(struct entry *entries, uint64_t thread, uint64_t number)
 {
     return &entries[(number + thread * UINT64_C(0x9e3779b97f4a7c15)) & (MP_CREATIONS - 1)];

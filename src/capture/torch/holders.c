@@ -12,10 +12,10 @@
 #include "capture/core/recorder.h"
 #include "capture/python/asker.h"
 
-#define FIRST_STEPS    8 /* a leak does not show in fewer steps */
+#define FIRST_STEPS    8 /* fewer steps do not show a leak */
 #define ASKED_EVERY_NS (100 * MP_NS_PER_MS)
 #define FIRST_BLOCKS   32
-#define REST           2 /* looks at blocks that double take at most a third of the time */
+#define REST           2 /* a rest of twice a look's longest time follows each look for a number of blocks */
 
 static struct mp_asker asker;
 static _Atomic uint32_t steps, ooms;
@@ -24,7 +24,7 @@ static _Atomic int64_t blocks, next_blocks = FIRST_BLOCKS;
 _Atomic uint32_t mp_holders_taken;
 atomic_bool mp_holders_wanted;
 
-/* Records one row in a hook of its own: if the ring is full, it waits as for any event. */
+/* Records one row in a hook of its own, which waits if the ring is full, as for any event. */
 static void record_one(uint64_t address, const struct mp_record *row)
 {
     struct mp_thread *thread = mp_hook_enter();
@@ -61,7 +61,7 @@ void mp_holders_record(const uint64_t *addresses, size_t count, int kind, int ce
         if (addresses[i]) record_one(addresses[i], &row);
     if (count) return;
     record_one(0, &row);
-    /* Stored last: the collector takes all rows that were published before it sees this number. */
+    /* Stored last, so that the collector sees this number only after all rows. */
     if (mp_session_recording()) atomic_store(&mp_session.header->look_ended, atomic_load(&mp_holders_taken));
 }
 
@@ -108,8 +108,7 @@ static void woken(int signal, siginfo_t *info, void *context)
 #endif
 }
 
-/* Installs woken() before Python's handler of SIGURG. If the program sets another handler, that replaces this one,
- * too. */
+/* Installs woken() in front of Python's handler of SIGURG. If the program sets another handler, it replaces both. */
 static void stand_before(void)
 {
     struct kernel_action action = {.flags = 0};
@@ -145,7 +144,7 @@ unsigned mp_holders_due(void)
 
 void mp_holders_come_by(bool may_call_python)
 {
-    static _Atomic uint64_t not_before; /* while Python cannot look, events ask only every 100 ms */
+    static _Atomic uint64_t not_before; /* while Python cannot look, events ask for a look only every 100 ms */
     uint64_t now = atomic_load(&asker.ask) ? mp_clock_monotonic_ns() : 0;
     if (!now || now < atomic_load(&not_before) || mp_asker_is_asked(&asker)) return;
     atomic_store(&not_before, now + ASKED_EVERY_NS);
@@ -166,7 +165,8 @@ void mp_holders_step(void)
     mp_holders_pass_by(true);
 }
 
-/* Another thread may free the blocks before the main thread next runs Python, so a main thread that waits is woken. */
+/* Wakes a waiting main thread: otherwise another thread may free the blocks before the main thread runs Python
+ * again. */
 static void wake_main_thread(void)
 {
     int process = (int)mp_syscall(SYS_getpid);

@@ -1,11 +1,11 @@
 /*
- * Sees PyTorch's allocators where they report to PyTorch's own profiler. libc10 exports the reporting functions and
- * calls them through its PLT, so a preloaded definition of the same name is called instead. This file has the
- * signatures of every release since 1.9. The profiler still gets its reports.
+ * Sees blocks of PyTorch's allocators when these report them to PyTorch's own profiler. libc10 exports the reporting
+ * functions and calls them through its PLT, so a preloaded definition of the same name is called instead. This file has
+ * the signatures of every release since 1.9. It passes all reports on to the profiler.
  *
  * Sources: c10/core/Allocator.h (functions), c10/cuda/CUDACachingAllocator.cpp and c10/core/CPUAllocator.cpp (when and
- * under which locks they are called). CUDA reports come under the allocator's device mutex, often with the GIL: nothing
- * here may wait for either. CPU reports come under no lock.
+ * under which locks they are called). For CUDA, the allocator reports while it holds its device mutex, and often the
+ * GIL: nothing here may wait for either. For the CPU, no lock is held.
  */
 #include "capture/torch/torch.h"
 
@@ -78,7 +78,7 @@ static bool left_out(bool is_cpu, bool is_alloc)
     return false;
 }
 
-static _Atomic uint64_t c10_start, c10_end; /* libc10's code, which allocates CPU blocks; 0: not known yet */
+static _Atomic uint64_t c10_start, c10_end; /* range of libc10's code, which allocates CPU blocks; 0: not known yet */
 
 static void note_c10(const void *caller)
 {
@@ -108,7 +108,7 @@ static void record_usage(void *address, int64_t bytes, uint64_t allocated, uint6
     if (mp_session.config.torch && (!is_cpu || mp_session.config.cpu_tensors) && !left_out(is_cpu, bytes > 0)) {
         say_source();
         bool cpu_is_closing = is_cpu && atomic_load_explicit(&other_device_seen, memory_order_relaxed);
-        /* Storage that is mapped from files (MapAllocator) reports totals of 0, which mean nothing. */
+        /* Storage that is mapped from files (MapAllocator) reports meaningless totals of 0. */
         bool has_totals = allocated != MP_RECORD_TOTAL_UNKNOWN && !cpu_is_closing && (!is_cpu || allocated);
         struct mp_block_facts block = {
             .track = track_of(device),
@@ -164,7 +164,7 @@ bool memory_profiling_enabled(void)
     return next && next();
 }
 
-/* 2.x. Releases 1.10 to 1.13 have signed totals, which are passed alike on this ABI. */
+/* 2.x. Releases 1.10 to 1.13 have signed totals, which this ABI passes in the same way. */
 #define USAGE(suffix, which)                                                                                           \
     void report_usage_##suffix(void *address, int64_t bytes, size_t allocated, size_t reserved,                        \
                                struct mp_c10_device device) MP_PRELOADED(MP_C10_USAGE_##which);                        \
@@ -179,7 +179,8 @@ bool memory_profiling_enabled(void)
 USAGE(unsigned, UNSIGNED)
 USAGE(signed, SIGNED)
 
-/* PyTorch 1.9 and before. CUDA passed the address of its Block object, which identifies a block, too. */
+/* PyTorch 1.9 and before. For CUDA, they passed the address of a Block object, which identifies a block just as
+ * well. */
 void report_usage_old(void *address, int64_t bytes, struct mp_c10_device device) MP_PRELOADED(MP_C10_USAGE_OLD);
 void report_usage_old(void *address, int64_t bytes, struct mp_c10_device device)
 {

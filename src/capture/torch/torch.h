@@ -18,8 +18,8 @@ void mp_torch_shim_started(void);
 /* The track of a CUDA device's caching allocator; MP_TRACK_NONE if there is no room. In a hook. */
 uint16_t mp_torch_track(int device);
 
-/* True if the code at `caller`, which asks the C allocator for a block, is PyTorch's CPU allocator, whose blocks the
- * recorder has on cpu/torch. False before PyTorch's first report. In a hook. */
+/* True if `caller`, which asks the C allocator for a block, lies in PyTorch's CPU allocator. The recorder has its
+ * blocks on cpu/torch. False before PyTorch's first report. In a hook. */
 bool mp_torch_records_cpu_block(const void *caller);
 
 /*
@@ -32,15 +32,16 @@ bool mp_torch_records_cpu_block(const void *caller);
 /* Entries of the table: enough for hundreds of forward passes of a large network. */
 #define MP_CREATIONS (UINT64_C(1) << 18)
 
-/* `thread`: PyTorch's own number of the thread, never 0. `generation`: of the session whose ids `creation` has. */
+/* `thread`: PyTorch's own number of the thread, never 0. `generation`: generation of the session whose ids `creation`
+ * has. */
 void mp_creation_put(uint32_t generation, uint64_t thread, uint64_t number, struct mp_captured creation);
 bool mp_creation_find(uint32_t generation, uint64_t thread, uint64_t number, struct mp_captured *creation);
 
 /*
  * Passes the PyTorch shim's readings of PyTorch's own history and segments to the collector (wire/record.h). These are
- * many records, made outside of any allocator's lock. If they do not fit into the ring, the call waits between two
- * hooks, as long as the collector takes some records every tenth of a second. Otherwise the rest is left out. The
- * collector notices that by the count; nothing counts as dropped.
+ * many records, made without any allocator's lock. If they do not fit into the ring, the call waits between two hooks,
+ * as long as the collector takes some records every tenth of a second. If it does not, the rest is left out. The
+ * collector sees from the count that rows are missing; nothing counts as dropped.
  */
 
 /* Takes rows of six numbers each. memprof_api_v1.torch_history (include/memprof.h) describes rows and results. */
@@ -53,11 +54,11 @@ void mp_torch_annotations(enum mp_torch_annotations action);
 
 /*
  * Holders of tensors, which the shim's looks find (python/libmemprof_torch/holders.py). This part takes the rows of a
- * look, and says when a look is due. Rows come from the program's own threads, outside of hooks. A look is never made
- * in a hook, but between two instructions of the interpreter's main thread.
+ * look, and says when a look is due. Rows come from the program's own threads, outside of hooks. Looks are never made
+ * in a hook, only between two instructions of the interpreter's main thread.
  */
 
-/* As the members `holder`, `holder_ask`, `holder_due` and `holder_wakes` of include/memprof.h. */
+/* These functions are the members `holder`, `holder_ask`, `holder_due` and `holder_wakes` of include/memprof.h. */
 void mp_holders_record(const uint64_t *addresses, size_t count, int kind, int certain, const char *path,
                        const char *file, unsigned line);
 int mp_holders_ask(int (*ask)(void *), void *context);
@@ -66,7 +67,7 @@ void mp_holders_wakes(int yes);
 
 /* Called at a step event of the program. With --holders a look is due after 8, 16, 32, ... steps. */
 void mp_holders_step(void);
-/* Called with --holders when a tensor's block appears (1) or goes (-1), in a hook. In a program without marked steps a
+/* Called with --holders, in a hook, when a tensor's block appears (1) or goes (-1). In a program without marked steps a
  * look is due when 32 blocks live, and whenever the number has doubled. */
 void mp_holders_count(int change);
 /* Called when an allocator is out of memory. A look is due after 1, 2, 4, 8, ... such events. In a hook. */
@@ -76,7 +77,7 @@ void mp_holders_oom(void);
  * mp_python_call_soon(). */
 void mp_holders_come_by(bool may_call_python);
 
-extern _Atomic uint32_t mp_holders_taken; /* number of the collector's last request whose look has begun */
+extern _Atomic uint32_t mp_holders_taken; /* number of the last request of the collector for which a look has begun */
 extern atomic_bool mp_holders_wanted;     /* the program's own steps or lack of memory made a look due */
 
 /* Called at events, in hooks; cheap if no look is due. */
