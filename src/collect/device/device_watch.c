@@ -21,7 +21,7 @@ struct mp_device_watch {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool started, ready, asked, at_once, leaving;
-    struct mp_gpus gpus; /* not changed once `ready` */
+    struct mp_gpus gpus; /* fixed once `ready` is set */
     char trouble[200];
     struct mp_device_reading readings[READINGS]; /* a ring: reading N is at index N % READINGS */
     uint64_t count;
@@ -130,8 +130,8 @@ void mp_device_watch_close(struct mp_device_watch *watch)
     free(watch);
 }
 
-/* The child does not have the watch's thread. The lock is held during fork(), so that the thread cannot hold it in the
- * child. */
+/* The watch's thread is missing in the child. So this thread holds the lock during fork(): otherwise the missing thread
+ * might hold it there for ever. */
 pid_t mp_device_watch_fork(struct mp_device_watch *watch)
 {
     if (!watch) return fork();

@@ -1,6 +1,6 @@
 /*
- * Reads the machine's devices repeatedly, while a recording asks for it, on a separate thread: NVML may take
- * milliseconds, and rings would fill up meanwhile. One watch serves all recordings of a session.
+ * Reads the machine's devices repeatedly while a recording asks for readings. A separate thread does so, since NVML may
+ * take milliseconds, in which rings would fill up. One watch serves all recordings of a session.
  */
 #pragma once
 
@@ -13,12 +13,12 @@
 
 /*
  * NVIDIA's management library, opened if present: the machine's devices, how much of their memory is in use, and by
- * whom. It makes no context. The needed numbers and layouts of nvml.h are in nvml.c. One thread at a time.
+ * whom. Its use makes no context. nvml.c has the needed numbers and layouts of nvml.h. One thread at a time.
  */
 
 struct mp_nvml;
 
-/* A GPU as a program sees it: a whole one, or an instance of a partitioned one (MIG). */
+/* A GPU as a program sees it: a whole GPU, or an instance of a partitioned GPU (MIG). */
 struct mp_gpu {
     char uuid[96], name[96];
     uint64_t total_bytes;
@@ -41,20 +41,21 @@ struct mp_gpu_process {
  * any size is unknown. */
 #define MP_GPU_PROCESSES 128
 struct mp_gpu_use {
-    uint64_t used_bytes; /* of the whole device, by all processes and by the driver itself; MP_BYTES_UNKNOWN */
+    uint64_t used_bytes; /* used on the whole device, by all processes and by the driver itself; MP_BYTES_UNKNOWN: not
+                          * known */
     bool sum_known;
     unsigned process_count;
     struct mp_gpu_process processes[MP_GPU_PROCESSES];
 };
 
-/* MP_NOT_FOUND: there is no library, so no driver; MP_UNSUPPORTED: it does not work, with the reason. May take
- * seconds. */
+/* MP_NOT_FOUND: there is no library, so no driver; MP_UNSUPPORTED: the library does not work; the error has the reason.
+ * May take seconds. */
 enum mp_status mp_nvml_open(struct mp_nvml **nvml, struct mp_error *error);
 void mp_nvml_close(struct mp_nvml *nvml);
 
 /* The driver's version ("580.65.06") and the CUDA version that it supports (13000); "" and 0 if unknown. */
 void mp_nvml_versions(struct mp_nvml *nvml, char driver[80], int *cuda);
-/* Lists a partitioned GPU's instances in its place. */
+/* Lists the GPUs. The instances of a partitioned GPU take its place. */
 enum mp_status mp_nvml_gpus(struct mp_nvml *nvml, struct mp_gpus *gpus, struct mp_error *error);
 void mp_nvml_use(struct mp_nvml *nvml, const struct mp_gpu *gpu, struct mp_gpu_use *use);
 
@@ -70,9 +71,9 @@ struct mp_device_reading {
     struct mp_gpu_use use;
 };
 
-/* Starts reading. Returns when each device was read once, so that readings exist before the command runs; after two
- * seconds at the latest, and at once without a driver. NULL if memory is short: all functions below accept it and
- * report that nothing is known. */
+/* Starts reading. Returns once each device was read, so that readings exist before the command runs. Waits at most two
+ * seconds, and not at all without a driver. NULL if memory is short: all functions below accept NULL and report that
+ * nothing is known. */
 struct mp_device_watch *mp_device_watch_open(void);
 void mp_device_watch_close(struct mp_device_watch *watch);
 /* Like fork(). In the child, the watch keeps its present readings and gets no new ones. `watch` may be NULL. */
@@ -80,10 +81,11 @@ pid_t mp_device_watch_fork(struct mp_device_watch *watch);
 
 /* The devices; NULL: not known (yet). Once known they do not change. */
 const struct mp_gpus *mp_device_watch_gpus(struct mp_device_watch *watch);
-/* Writes a sentence about what is wrong; "" if nothing is. */
+/* Writes a sentence about a problem with NVML; "" if there is none. */
 void mp_device_watch_trouble(struct mp_device_watch *watch, char *text, size_t room);
 
-/* Asks for readings from now on. `at_once`: also reads now, since something has just taken device memory. */
+/* Asks for readings from now on. `at_once`: also reads now, because a context or module has just taken device
+ * memory. */
 void mp_device_watch_ask(struct mp_device_watch *watch, bool at_once);
 /* The first reading of a device in this session; false: there is none. */
 bool mp_device_watch_first(struct mp_device_watch *watch, unsigned gpu, struct mp_device_reading *reading);

@@ -28,7 +28,7 @@ struct nvml_process { /* nvmlProcessInfo_t of _v2 and _v3 */
     uint32_t gpu_instance, compute_instance;
 };
 
-/* name, parameters; all return an int, and all but the first NEEDED may be missing */
+/* Name, parameters. All return an int. All but the first NEEDED may be missing. */
 #define FUNCTIONS(F)                                                                                                   \
     F(nvmlInit_v2, (void))                                                                                             \
     F(nvmlDeviceGetCount_v2, (unsigned *))                                                                             \
@@ -163,7 +163,7 @@ enum mp_status mp_nvml_gpus(struct mp_nvml *nvml, struct mp_gpus *gpus, struct m
         void *handle;
         unsigned parts = 0;
         bool added = true;
-        if (nvml->nvmlDeviceGetHandleByIndex_v2(i, &handle)) continue; /* a GPU without access, or lost */
+        if (nvml->nvmlDeviceGetHandleByIndex_v2(i, &handle)) continue; /* the GPU is lost, or memprof may not use it */
         bool cut_up = is_cut_up(nvml, handle);
         if (!cut_up) added = add_gpu(nvml, handle, i, false, gpus);
         if (cut_up && nvml->nvmlDeviceGetMaxMigDeviceCount(handle, &parts)) parts = 0;
@@ -182,7 +182,7 @@ enum mp_status mp_nvml_gpus(struct mp_nvml *nvml, struct mp_gpus *gpus, struct m
 static void add_process(struct mp_gpu_use *use, const struct nvml_process *process)
 {
     for (unsigned i = 0; i < use->process_count; i++)
-        if (use->processes[i].pid == process->pid) return; /* a process that computes and draws is listed twice */
+        if (use->processes[i].pid == process->pid) return; /* a process that computes and also draws is listed twice */
     if (use->process_count == MP_GPU_PROCESSES) {
         use->sum_known = false;
         return;
@@ -218,8 +218,8 @@ void mp_nvml_use(struct mp_nvml *nvml, const struct mp_gpu *gpu, struct mp_gpu_u
 
 /* ---- matching a program's devices ---- */
 
-/* The device that an entry of CUDA_VISIBLE_DEVICES names: by a GPU's number (of a partitioned GPU the first instance),
- * or by a UUID or its beginning. -1: none, or several. */
+/* The device that an entry of CUDA_VISIBLE_DEVICES names: by a GPU's number, or by a UUID or its beginning. A
+ * partitioned GPU's number means its first instance. -1: no device, or several. */
 static int gpu_named(const struct mp_gpus *gpus, const char *name, size_t length)
 {
     int found = -1;

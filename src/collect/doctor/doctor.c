@@ -212,7 +212,7 @@ static void check_ptrace(struct mp_checks *checks)
                   "scope %d: %s", scope, meanings[scope]);
 }
 
-/* Checks for other libraries that would be loaded into the command. */
+/* Looks for other libraries that the environment would load into the command. */
 static void check_environment(struct mp_checks *checks)
 {
     static const char *const taken[][2] = {

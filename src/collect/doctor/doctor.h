@@ -1,5 +1,5 @@
 /*
- * Checks what can be recorded on this machine: whether each thing that memprof needs is present, and what to do if not.
+ * Checks what memprof can record on this machine: whether it has all that it needs, and what the user can do otherwise.
  * Works without a GPU and without a driver. Child processes try foreign libraries and programs, so that a crash or hang
  * costs only a line of the answer. One thread. Lack of memory ends the program.
  */
@@ -17,7 +17,7 @@ enum mp_check_state {
 };
 
 struct mp_check {
-    const char *name; /* a word or two, the same on every machine */
+    const char *name; /* one or two words, the same on every machine */
     enum mp_check_state state;
     char found[240];
     char advice[320]; /* "": nothing is wrong */
@@ -31,19 +31,19 @@ struct mp_checks {
 /* Takes some seconds, as it starts a Python. The caller frees checks->at with mp_vec_free(). */
 void mp_doctor_examine(struct mp_checks *checks);
 
-/* ---- for the parts of the doctor alone ---- */
+/* ---- only for the doctor's own files ---- */
 
 /* `advice` NULL: all is well. `found` and its arguments are those of printf. */
 void mp_doctor_add(struct mp_checks *checks, const char *name, enum mp_check_state state, const char *advice,
                    const char *found, ...) __attribute__((format(printf, 5, 6)));
 
 /* Runs `ask` in a child, which writes its findings to `out`. True if the child ended properly within ten seconds.
- * Otherwise *answer is what the child wrote until then. The child's other output is lost. */
+ * If it did not, *answer has what the child wrote until then. The child's other output is lost. */
 #define MP_ANSWER_ROOM 4096
 typedef void mp_doctor_question(FILE *out, const void *context);
 bool mp_doctor_ask(mp_doctor_question *ask, const void *context, char answer[MP_ANSWER_ROOM]);
 
-/* Adds the first Python on the search path, and its torch. *site: the folder of that torch's packages, for finding
- * libraries that came with it (room of PATH_MAX); "": none. */
+/* Adds checks of the first Python on the search path, and of its torch. *site: the folder of packages that contains
+ * torch and the libraries installed with it (room of PATH_MAX); "": none. */
 void mp_doctor_python(struct mp_checks *checks, char *site);
 void mp_doctor_cupti(struct mp_checks *checks, const char *site);

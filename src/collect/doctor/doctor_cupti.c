@@ -1,4 +1,4 @@
-/* CUPTI as the recorder would find it: the library, its version, and whether another tool holds it. */
+/* Checks CUPTI as the recorder would find it: the library, its version, and whether another tool holds it. */
 #include <dlfcn.h>
 #include <limits.h>
 #include <stdint.h>
@@ -52,7 +52,7 @@ static void try_cupti(FILE *out, const void *path)
     const char *where = symbol && dladdr(symbol, &info) ? info.dli_fname : path;
     if (!version_of || version_of(&version)) return;
     if (!realpath(where, real)) snprintf(real, sizeof real, "%s", where);
-    fprintf(out, "%.*s\n%u\n", PATH_ROOM, real, version); /* written now, as the next calls may crash */
+    fprintf(out, "%.*s\n%u\n", PATH_ROOM, real, version); /* written now, since the next calls may crash */
     FIND(subscribe_named, "cuptiSubscribe_v2");
     FIND(subscribe, "cuptiSubscribe");
 #undef FIND
@@ -98,7 +98,7 @@ static bool candidate(unsigned number, const char *site, char path[PATH_MAX])
     return true;
 }
 
-/* The meaning of a result of subscribing; NULL: all is well. */
+/* What a result of subscribing means; NULL: all is well. */
 static const char *meaning_of(int result, const char *holder, char room[160])
 {
     static const struct {

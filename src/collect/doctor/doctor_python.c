@@ -10,7 +10,7 @@
 #include "wire/c10.h"
 #include "wire/config.h"
 
-/* Prints MINOR, VERSION and path of this Python, "free-threaded" or not, and torch's folder and version. */
+/* Prints minor version, version and path of this Python, "free-threaded" or "", and torch's folder and version. */
 static char script[] = "import sys, importlib.util as u, os, sysconfig\n"
                        "s = u.find_spec('torch')\n"
                        "f = os.path.dirname(s.origin) if s and s.origin else ''\n"
@@ -62,8 +62,8 @@ static unsigned hooks_of(const char *path, const struct hook *hooks)
     return found;
 }
 
-/* The same for one of torch's libraries. Wheels have it in torch's folder, distributions in their own folders of
- * libraries. */
+/* Does the same for one of torch's libraries. Wheels have the library in torch's folder, distributions in their own
+ * folders of libraries. */
 static unsigned hooks_in(const char *folder, const char *library, const struct hook *hooks)
 {
     static const char *const elsewhere[] = {"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu"};

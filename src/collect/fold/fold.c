@@ -19,7 +19,7 @@ struct folding {
     struct mp_reader *reader;
     struct mp_writer *writer;
     uint64_t events, keep;
-    MP_VEC(struct mp_ring_mark) marks; /* marks of the last chunk whose events were all taken */
+    MP_VEC(struct mp_ring_mark) marks; /* marks of the last chunk of which all events were taken */
     struct mp_event *rest;             /* remaining events of the chunk in which the new file begins */
     size_t rest_count;
     MP_VEC(struct mp_ring_mark) rest_marks;
@@ -46,7 +46,8 @@ static bool keep_marks(void *vec_pointer, const struct mp_chunk *chunk)
     return mp_vec_append(marks, chunk->marks, chunk->mark_count);
 }
 
-/* Takes a chunk's events into the state while the file has too many. The chunk's remaining events become `rest`. */
+/* Takes events of a chunk into the state, as long as the file has too many. The remaining events of the chunk become
+ * `rest`. */
 static enum mp_status take_events(struct folding *folding, const struct mp_chunk *chunk, struct mp_error *error)
 {
     const struct mp_event_columns *columns = &chunk->events;

@@ -1,6 +1,6 @@
 /*
- * Keeps a recording bounded: from a file that is still being written, makes a new one with only the newest events.
- * Older events leave these in the new file:
+ * Keeps a recording bounded: makes a new file with only the newest events of a file that is still being written. From
+ * older events, the new file has:
  *
  *     live blocks       with stack, birth and number
  *     peaks             each track's, with its time and its blocks by site
@@ -27,7 +27,8 @@ struct mp_folded {
 };
 
 /* Folds the file that `from` describes, with `events` events, down to `keep` events, or to the repeated events if these
- * are more. Takes over `fd`, an empty file. The new file then ends where the part that `from` describes ends. */
+ * are more. Takes over `fd`, an empty file, which becomes the new file. It ends at the same event as the part of the
+ * old file that `from` describes. */
 enum mp_status mp_fold(const struct mp_written *from, uint64_t events, uint64_t keep, int fd, struct mp_folded *folded,
                        struct mp_error *error);
 

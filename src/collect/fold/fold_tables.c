@@ -5,7 +5,7 @@
 
 #include "format/tables.h"
 
-#define ROWS_MAX 65536 /* waiting rows of one kind */
+#define ROWS_MAX 65536 /* most waiting rows of one kind */
 
 static enum mp_status no_memory(struct mp_error *error)
 {

@@ -43,7 +43,7 @@ bool mp_history_event(struct mp_history *history, const struct mp_event *event)
 static bool add_request(struct mp_history *history, uint64_t number, const struct mp_request *request)
 {
     const struct mp_block_request row = {number, *request};
-    if (number & MP_LEDGER_UNNUMBERED) return true; /* in no file yet; a base will have the request */
+    if (number & MP_LEDGER_UNNUMBERED) return true; /* the block is in no file yet; a base will have its request */
     return mp_vec_push(&history->requests, row);
 }
 
@@ -65,8 +65,8 @@ static bool find_pools(struct mp_history *history)
     return done;
 }
 
-/* True if most pairs are close in time. If not, the clock was set, or drifted from PyTorch's, and in a loop entries may
- * have been joined to a neighbour's allocation. */
+/* True if most pairs are close in time. Otherwise the clock was set, or drifted from PyTorch's. In a loop, entries may
+ * then have been joined to allocations of a neighbouring turn. */
 static bool times_agree(const struct mp_history_alloc *allocs, const struct mp_history_entry *entries,
                         const uint32_t *alloc_of, size_t count, size_t pairs)
 {
@@ -99,7 +99,7 @@ static bool join_track(struct mp_history *history, struct mp_ledger *ledger, uin
         const struct mp_history_alloc *alloc = &allocs[alloc_of[i]];
         const struct mp_request request = {entries[i].bytes, entries[i].stream, entries[i].pool};
         struct mp_base_block *live = mp_ledger_at(ledger, number, alloc->address);
-        /* compare births: a live block's number in the file may have changed */
+        /* births are compared, because a live block's number in the file may have changed */
         bool lives = live && live->birth_ns == alloc->time_ns;
         if (lives) live->request = request;
         done = add_request(history, lives ? live->block : alloc->block, &request);
@@ -110,8 +110,8 @@ static bool join_track(struct mp_history *history, struct mp_ledger *ledger, uin
     return done;
 }
 
-/* Gives live blocks the requests that segments show. A live block counts only with the same birth: its number in the
- * file may have changed. */
+/* Gives live blocks the requests that segments show. A live block counts only if its birth is the same, because its
+ * number in the file may have changed. */
 static bool learn_from_parts(struct mp_history *history, struct mp_ledger *ledger, uint64_t moment_ns)
 {
     const struct mp_segment_part *parts = history->coming.parts.at;
@@ -143,7 +143,7 @@ static enum mp_status end_reading(struct mp_history *history, struct mp_ledger *
         history->held_ns = moment_ns;
         history->coming = before;
     }
-    /* A reading takes all entries that PyTorch has, so allocations until now wait for no later entry. */
+    /* A reading takes all entries that PyTorch has. So allocations until now need not wait for later entries. */
     mp_vec_each (struct mp_history_track, track, &history->tracks) {
         track->entries.count = 0;
         drop_first(track, first_from(track, moment_ns));

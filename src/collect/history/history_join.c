@@ -7,14 +7,14 @@
 #include "base/words.h"
 
 #define CANDIDATES 16 /* most candidates of one entry, the nearest in time */
-#define LOOKS      64 /* most allocations at the address that are looked at for candidates */
+#define LOOKS      64 /* most allocations at an address that are checked for candidates */
 
-/* An allocation and an entry that may be the same; a chain of pairs rises in both. */
+/* An allocation and an entry that may belong together. Along a chain of pairs, both indices rise. */
 struct pair {
     uint32_t alloc, before; /* before: index of the previous pair in the chain, or MP_NONE */
 };
 
-/* The worth of a chain: one more pair outweighs all differences of time, in units of about a microsecond. */
+/* The worth of one pair of a chain: it outweighs all differences of time, in units of about a microsecond. */
 #define PAIR_WORTH (UINT64_C(1) << 42)
 #define TIME_SHIFT 10
 
@@ -56,7 +56,7 @@ static uint64_t distance(const struct mp_history_alloc *alloc, const struct mp_h
     return alloc->time_ns > entry->time_ns ? alloc->time_ns - entry->time_ns : entry->time_ns - alloc->time_ns;
 }
 
-/* The allocation at index `place`, if it is at the entry's address and near enough in time; else NULL. */
+/* The allocation at index `place`, if it has the entry's address and is near enough in time; else NULL. */
 static const struct mp_history_alloc *near(const struct joiner *j, size_t place, const struct mp_history_entry *entry,
                                            uint64_t allowed)
 {
@@ -65,8 +65,8 @@ static const struct mp_history_alloc *near(const struct joiner *j, size_t place,
     return distance(alloc, entry) <= allowed ? alloc : NULL;
 }
 
-/* Finds the first allocation from `place` on that may be the entry's, at any distance in time. Returns the index after
- * it, or `place` if there is none. */
+/* Finds the first allocation from `place` on that may belong to the entry, at any distance in time. Returns the index
+ * after it, or `place` if there is none. */
 static size_t after_first_later(const struct joiner *j, size_t place, const struct mp_history_entry *entry)
 {
     const struct mp_history_alloc *alloc;

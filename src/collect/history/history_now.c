@@ -123,7 +123,7 @@ static bool put_all(const struct mp_history *history, const struct mp_ledger *le
         bool unchanged = is_unchanged(history, track);
         for (next = i; next < held->segments.count && sorted[next]->track == track; next++)
             bytes += sorted[next]->bytes;
-        /* Skip the track if segments changed since the reading: no event tells which segment was released. */
+        /* Skip the track if segments changed since the reading: no event shows which segment was released. */
         if (track >= ledger->tracks.count || (!unchanged && ledger->tracks.at[track].reserved_bytes != bytes)) continue;
         struct maker m = {.to = to,
                           .history = history,

@@ -10,9 +10,9 @@
 #include "format/new_file.h"
 
 #define EVERY_NS (5 * UINT64_C(1000000000))
-#define SHARE    50 /* a new text is made at most 1/50 of the time: with millions of live blocks that takes long */
+#define SHARE    50 /* making texts takes at most 1/50 of the time: with millions of live blocks, one text takes long */
 
-/* Accepts the file of an earlier run that was killed as ours; refuses any other file. */
+/* Takes over the file of an earlier run that was killed. Refuses any other file. */
 static enum mp_status take_over(struct mp_metrics *metrics, struct mp_error *error)
 {
     static const char begins[] = "# TYPE memprof_";

@@ -2,14 +2,16 @@
 
 #include "base/clock.h"
 
-/* A hook takes microseconds, or at most 0.1 s if its ring is full. A hook that is open for longer is taken for one that
- * never ends (a longjmp out of a signal handler, a stopped thread), and no longer holds back the other rings. */
+/* A hook takes microseconds, or at most 0.1 s if its ring is full. A hook that is open for longer counts as one that
+ * never ends (a longjmp out of a signal handler, a stopped thread). It no longer holds back the other rings. */
 #define HOOK_MAX_NS     (MP_NS_PER_SECOND)
 #define CLOCK_MARGIN_NS 1000
 
-#define RETIRED_MANY 8 /* release early if this many rings are of ended threads, so that new threads reuse them */
+#define RETIRED_MANY                                                                                                   \
+    8 /* release early if this many rings belong to ended threads, so that new threads can reuse                       \
+       * them */
 
-/* The part of a ring to take: [next, end). */
+/* The records of a ring to take: [next, end). */
 struct cursor {
     uint32_t ring;
     uint64_t next, end;
@@ -39,8 +41,8 @@ static bool is_abandoned(struct mp_drain *drain, uint32_t ring, uint64_t open, u
 }
 
 /* The horizon: no record older than this moment can still be added to a ring. *rings is the number of rings. The clock
- * is read before the rings, so a ring or hook that we do not see began later. The margin is for processors that read
- * the clock a little late. */
+ * is read before the rings. So any ring or hook that we do not see began later. The margin is for processors whose
+ * clock is a little behind. */
 static uint64_t horizon(struct mp_drain *drain, const struct mp_spool_header *spool, uint32_t *rings)
 {
     uint64_t now = mp_clock_monotonic_ns(), oldest = now - CLOCK_MARGIN_NS;

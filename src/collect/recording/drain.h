@@ -1,6 +1,6 @@
 /*
  * Takes records out of a spool's rings in order of time. Taking moves only the collector's own position. The rings'
- * tails move when the records are safe in the file (mp_drain_release()). One thread at a time.
+ * tails move later, when the records are safe in the file (mp_drain_release()). One thread at a time.
  *
  * A record has the time at which its hook began, but enters its ring only before the hook returns. Records must be
  * taken in order, so a record waits while an older hook still runs. An example:
@@ -36,7 +36,8 @@ uint64_t mp_drain_take(struct mp_drain *drain, struct mp_spool_header *spool, bo
 /* True if a ring is at least half full of unreleased records, or if many rings of ended threads wait for release. */
 bool mp_drain_is_pressing(const struct mp_spool_header *spool);
 
-/* How far each ring was taken; returns the number of marks, at most MP_SPOOL_RINGS_MAX. */
+/* Writes a mark for each ring: how far its records were taken. Returns the number of marks, at most
+ * MP_SPOOL_RINGS_MAX. */
 size_t mp_drain_marks(const struct mp_drain *drain, struct mp_ring_mark *marks);
 
 /* How many records were taken from all rings. */

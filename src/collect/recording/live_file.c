@@ -42,7 +42,7 @@ static enum mp_status start_writer(struct live_file *file, int fd, struct mp_err
     return mp_recording_open_writer(file->recording, fd, configuration, false, &file->writer, error);
 }
 
-/* Writes all tables as the spool has them, and one thread. */
+/* Writes all tables of the spool, and one thread. */
 static enum mp_status write_tables(struct live_file *file, uint32_t *thread, uint32_t *step, struct mp_error *error)
 {
     struct mp_spool_header *spool = file->recording->spool.header;
@@ -195,8 +195,8 @@ static enum mp_status put_units(struct live_file *file, uint32_t thread, uint32_
     return status;
 }
 
-/* Writes the allocators' reserved totals. With them a reader knows which memory of the layer below is theirs, and does
- * not count the same memory twice. */
+/* Writes the allocators' reserved totals. From these totals a reader knows which memory of the layer below belongs to
+ * the allocators, and does not count it twice. */
 static enum mp_status put_reserved(struct live_file *file, uint32_t thread, struct mp_error *error)
 {
     const struct mp_state *state = &file->recording->state;

@@ -42,7 +42,7 @@ void mp_lives_step(struct mp_lives *lives, struct mp_ledger *ledger, enum mp_liv
     if (mp_lives_unit(lives, lives->steps + 1) == MP_LIVES_UNITS) coarsen(lives);
     ledger->step_now = ++lives->steps;
     if (mp_lives_unit(lives, lives->steps) == lives->begun_ns.count && !mp_vec_push(&lives->begun_ns, time_ns))
-        restart(lives, ledger); /* less than a page could not be allocated: begin anew */
+        restart(lives, ledger); /* there was no memory even for a small array: begin anew */
 }
 
 void mp_lives_end(struct mp_lives *lives, const struct mp_ledger *ledger)
@@ -63,7 +63,7 @@ void mp_lives_end(struct mp_lives *lives, const struct mp_ledger *ledger)
         mp_lives_end(lives, ledger);
         return;
     }
-    (void)mp_vec_push(&lives->ended, life); /* without memory for a page, begins again */
+    (void)mp_vec_push(&lives->ended, life); /* without memory, the lives begin anew */
 }
 
 void mp_lives_free(struct mp_lives *lives)

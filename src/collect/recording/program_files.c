@@ -26,8 +26,8 @@ bool mp_recording_look_at_root(struct mp_recording *recording)
     return known;
 }
 
-/* True if the process maps a deleted file that was at `path`: the file now there is another one. *running: the process
- * has mappings. */
+/* True if the process maps a deleted file that was at `path`: then another file is at `path` now. *running: the process
+ * still has mappings. */
 static bool has_replaced(const struct mp_recording *recording, const char *path, bool *running)
 {
     char maps[sizeof recording->root], *line = NULL, *deleted;
@@ -48,11 +48,13 @@ static bool has_replaced(const struct mp_recording *recording, const char *path,
     return found;
 }
 
-/* The kernel takes the times of files from its last tick, and so they may lag by this much. */
+/* The kernel takes the times of files from its last tick. So they may lag by this much. */
 static uint64_t tick_ns(void)
 {
     struct timespec tick;
-    if (clock_getres(CLOCK_REALTIME_COARSE, &tick)) return 10 * MP_NS_PER_MS; /* 100 ticks a second, the fewest */
+    if (clock_getres(CLOCK_REALTIME_COARSE, &tick))
+        return 10 * MP_NS_PER_MS; /* the lowest rate is 100 ticks a
+                                   * second */
     return (uint64_t)tick.tv_sec * MP_NS_PER_SECOND + (uint64_t)tick.tv_nsec;
 }
 

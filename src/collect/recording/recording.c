@@ -13,11 +13,11 @@
 #include "base/units.h"
 
 #define WRITE_AFTER_NS (2 * MP_NS_PER_SECOND)
-/* At first samples are taken more often, so that short runs have enough. */
+/* In this first time, samples are taken more often, so that short runs have enough samples. */
 #define FIRST_NS              (5 * MP_NS_PER_SECOND)
 #define SAMPLE_EVERY_FIRST_NS (10 * MP_NS_PER_MS)
 #define SAMPLE_EVERY_NS       (50 * MP_NS_PER_MS)
-#define PRIVATE_EVERY_NS      (500 * MP_NS_PER_MS) /* some ms each for a process of 1 GiB */
+#define PRIVATE_EVERY_NS      (500 * MP_NS_PER_MS) /* a sample takes some ms for a process of 1 GiB */
 
 static const char *name_text(const void *strings, uint32_t name)
 {
@@ -123,9 +123,9 @@ static void sample_one(struct mp_recording *recording, const char *counter, uint
     if (id != MP_INTERN_FAILED && mp_vec_push(&recording->samples, sample)) *last = value;
 }
 
-/* Pages that a worker shared with its parent until it wrote to them, as reading a Python object writes its count of
- * references. Shared pages of libraries are clean: they become private when another process ends. The kernel walks all
- * pages for it. */
+/* Bytes of pages that a worker shared with its parent until it wrote to them. Reading a Python object writes its count
+ * of references. Shared pages of libraries do not count: they are clean, and become private when another process ends.
+ * The kernel walks all pages for this number. */
 static void sample_copied(struct mp_recording *recording, uint64_t now)
 {
     char path[64], line[128];
@@ -281,7 +281,8 @@ bool mp_recording_ended_well(const struct mp_recording_summary *summary)
 static void write_end(struct mp_recording *recording)
 {
     struct mp_error error;
-    /* Blocks that lived only after the window are not in the file, so the time since is written as a single step. */
+    /* Blocks that lived only after the window are not in the file. So the time since then is written as a single
+     * step. */
     if (recording->unkept_steps.count) recording->unkept_steps.count = 1;
     enum mp_status status = mp_recording_write_gap(recording, 0, &error);
     if (!status) status = mp_recording_write(recording, true, &error);

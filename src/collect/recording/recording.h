@@ -1,6 +1,6 @@
 /*
- * One process being recorded: from its spool, through its state, into its snapshot file. The same steps serve the
- * running collector and `memprof recover`, which begins with a file's contents. One thread at a time.
+ * The recording of one process: its records go from the spool through the state into the snapshot file. The same steps
+ * serve the running collector and `memprof recover`, which begins with a file's contents. One thread at a time.
  */
 #pragma once
 
@@ -33,8 +33,8 @@ void mp_program_name(const char *arguments, size_t room, char to[MP_PROGRAM_NAME
 
 /*
  * Blocks that outlived a step, while the program runs: evidence for the rule of analysis/leaks/leak_rule.h in bounded
- * memory. A unit is one step at first. Its length doubles whenever there are too many units or ended lives; lives that
- * are then within one unit are forgotten. The rule thus sees a long run like a short one, with fewer boundaries. Births
+ * memory. A unit is one step at first. Its length doubles whenever there are too many units or ended lives. Lives that
+ * then lie within one unit are forgotten. The rule thus sees a long run like a short one, with fewer boundaries. Births
  * of live blocks are in the ledger. One thread at a time.
  */
 
@@ -121,11 +121,11 @@ struct mp_device_samples {
 
 struct mp_recording;
 
-/* Call it when the process has just connected, while its original environment can be read. `watch` stays the caller's;
+/* Call it when the process has just connected, while its original environment can be read. The caller keeps `watch`;
  * NULL: no readings. */
 void mp_device_samples_begin(struct mp_recording *recording, struct mp_device_watch *watch);
-/* Call it once per round: takes new devices and new readings. Asks for an immediate reading if the recorder reports
- * that something took device memory. */
+/* Call it once per round: takes new devices and new readings. Asks for an immediate reading if the recorder reports a
+ * new context or module on a device. */
 void mp_device_samples_round(struct mp_recording *recording);
 /* Adds notes on missing data. Call it before coverage is written. */
 void mp_device_samples_notes(struct mp_recording *recording);
@@ -158,11 +158,11 @@ uint64_t mp_recording_memory_sum(const struct mp_recording_memory *memory);
 /*
  * A recording that keeps only its newest events (--max-events). When the file has twice as many, a separate thread
  * folds all but the newest away (collect/fold/fold.h), into a new file that then replaces it. The recording goes on
- * meanwhile. The name always leads to a complete file. Beyond the requested number the file has at most as many events
- * again, or MP_BOUND_SLACK, plus the events that come during a fold.
+ * meanwhile. The name always leads to a complete file. The file has at most twice the requested number of events, or
+ * the requested number plus MP_BOUND_SLACK if that is more. Events that come during a fold are added to that.
  */
 
-#define MP_BOUND_SLACK (UINT64_C(1) << 18) /* events: fewer are not worth a fold */
+#define MP_BOUND_SLACK (UINT64_C(1) << 18) /* events: it is not worth a fold to remove fewer */
 
 struct mp_recording;
 struct mp_bound_job;
@@ -178,7 +178,7 @@ struct mp_bound {
 enum mp_status mp_recording_bound(struct mp_recording *recording, struct mp_error *error);
 /* Call it before the file's end is written: leaves exactly max_events events. May take as long as reading the file. */
 enum mp_status mp_recording_bound_end(struct mp_recording *recording, struct mp_error *error);
-/* Abandons a fold that is under way. */
+/* Gives up a fold that is under way. */
 void mp_recording_bound_free(struct mp_recording *recording);
 
 struct mp_recording;
@@ -197,7 +197,7 @@ struct mp_snapshot_request {
     uint64_t oom_ns; /* the time when memory ran out */
 };
 
-/* A thread's first refusal since the thread last got memory. */
+/* The first request of a thread that the driver refused since the thread last got memory. */
 struct mp_refusal {
     uint32_t thread;
     uint16_t track; /* a track of the driver: PyTorch's allocator on the device may have made the request */
@@ -213,17 +213,17 @@ struct mp_recording {
     struct mp_symbols *symbols; /* NULL: not wanted */
     uint32_t pid;               /* from the kernel; the program could change the pid in the header */
     char root[64];              /* /proc/PID/root: the root of the process's paths, while it runs */
-    bool shares_root;           /* that root was memprof's own at the last look */
+    bool shares_root;           /* at the last check, this root was memprof's own, too */
 
     mp_recording_name *name;
     void *name_context;
     struct mp_writer *writer; /* NULL until there is something to write */
     char *path;               /* the file's path, owned; NULL until there is a file */
-    enum mp_status failed;    /* the file could not be written any further; see failure */
+    enum mp_status failed;    /* writing the file has failed; see failure */
     struct mp_error failure;
 
     MP_VEC(struct mp_event) pending;        /* events taken and not yet written */
-    MP_VEC(uint64_t) pending_live;          /* live bytes per track before the first of them */
+    MP_VEC(uint64_t) pending_live;          /* live bytes per track before the first pending event */
     MP_VEC(struct mp_label) labels;         /* likewise */
     MP_VEC(struct mp_aside) asides;         /* texts for the file's end, one of each kind */
     MP_VEC(struct mp_block_holder) holders; /* likewise */
@@ -232,8 +232,10 @@ struct mp_recording {
     uint32_t lacks_processes; /* likewise */
     MP_VEC(struct mp_snapshot_request) requests;
     MP_VEC(struct mp_event)
-    unkept_steps;                       /* steps that began while the window was closed, not written yet */
-    MP_VEC(struct mp_refusal) refusals; /* refusals by the driver; not yet decided whether PyTorch survives them */
+    unkept_steps; /* steps that began while the window was closed, not written yet */
+    MP_VEC(struct mp_refusal)
+    refusals; /* refusals by the driver for which it is not known yet whether PyTorch survives
+               * them */
     unsigned ooms_looked_at;
     uint64_t last_oom_ns;        /* the last out-of-memory with a snapshot */
     bool oom_passed_over;        /* the latest out-of-memory got no snapshot */
@@ -245,22 +247,24 @@ struct mp_recording {
     uint64_t id; /* the spool's number when this recording began */
     uint64_t events, events_since_base, last_write_ns, first_sample_ns, last_sample_ns;
     uint64_t resident_bytes, shared_bytes; /* last sampled */
-    /* Bytes of the parent's pages: their highest and lowest, and copied. */
+    /* For a worker: bytes of pages that it shares with its parent (inherited), and that it has copied. */
     uint64_t last_private_ns, inherited_bytes, copied_bytes;
     struct mp_device_samples devices;
     char step_at[MP_STEP_AT_ROOM]; /* the function of --step-at, whose calls the recorder marks; "": none */
     struct mp_lives lives;         /* blocks that outlived a step */
     struct mp_usual_roles usual_roles;
     uint64_t steps_unseen;              /* steps that began before the file's first window */
-    bool window_open;                   /* events go to the file; otherwise only the state is followed */
+    bool window_open;                   /* true: events go to the file; false: only the state is kept up to date */
     const struct mp_schedule *schedule; /* not owned; NULL: only the program opens and closes the window */
     struct mp_schedule_state schedule_state;
-    struct mp_schedule_position position_before; /* before the record being taken */
+    struct mp_schedule_position position_before; /* position before the record that is being taken */
     unsigned schedule_mark;                      /* index of the spool's mark (of two) that was written last */
     bool ended;                                  /* the process has ended */
-    int may_not_write;                           /* errno, if the ended process had no right to make its files */
-    bool under_rank;                             /* as in the summary; the collector sets it at the end */
-    struct mp_exit how;                          /* how the process ended; for a file read back: its end */
+    int may_not_write;                           /* errno if the ended process itself had no right to make its files */
+    bool under_rank;                             /* as in struct mp_recording_summary; the collector sets it at the
+                                                  * end */
+    struct mp_exit how;                          /* how the process ended; when a file is read back: the end that it
+                                                  * gives */
     char how_text[96];
 };
 
@@ -273,46 +277,47 @@ struct mp_recording_summary {
     char *path; /* owned by the summary's owner; NULL if nothing was recorded */
     uint64_t events, kept, dropped, file_bytes, duration_ns; /* kept: events in the file */
     uint64_t full;                                           /* events dropped because a ring was full */
-    /* Processes ran on after the recording (mp_recording_ends_early). */
+    /* Processes went on after the recording's end (mp_recording_ends_early()). */
     bool ends_early;
-    bool lacks_processes;                   /* processes that it started were not recorded */
+    bool lacks_processes;                   /* the process started others that were not recorded */
     bool lacks_names;                       /* some events lack their stack or a name in it */
     uint64_t steps;                         /* steps begun, by the recording's step rule */
     char functions[MP_STEP_FUNCTIONS_TEXT]; /* as mp_recording_step_functions() writes it */
-    struct mp_recording_memory memory;      /* the memory that it took; no table ever shrinks */
+    struct mp_recording_memory memory;      /* the memory that the recording took; no table ever shrinks */
     uint32_t sample_bytes;                  /* bytes and peak are estimated from a sample; 0: they are
                                              * exact */
-    bool scheduled;                         /* only parts were requested */
+    bool scheduled;                         /* only parts of the run were requested */
     uint32_t pid;
     struct mp_member member;
     struct mp_exit how;            /* its text is a string id of the file */
     char how_text[96];             /* the same */
-    char program[MP_PROGRAM_NAME]; /* what the command line runs: "train.py"; "": not known */
+    char program[MP_PROGRAM_NAME]; /* the program that the command line runs: "train.py"; "": not known */
     bool under_rank;               /* a program that a rank has started, with the rank's variables in its environment */
     uint64_t all_peak_bytes;       /* upper bound of the bytes at one time: the sum of all tracks' peaks */
-    uint64_t device_peak_bytes;    /* the highest of a device's track */
-    uint64_t copied_bytes;         /* pages of its parent that a worker wrote to, and so copied */
+    uint64_t device_peak_bytes;    /* the highest peak of a device's track */
+    uint64_t copied_bytes;         /* bytes of its parent's pages that a worker wrote to, and so copied */
     bool used_device;              /* a track of a device had bytes */
     bool ooms;                     /* memory ran out */
     uint32_t leaks;               /* sites that keep growing, if that was checked (collect/session/collector_parts.h) */
-    bool left_out;                /* the file was removed: a child process with hardly any memory */
+    bool left_out;                /* the file was removed, since the child process allocated hardly any memory */
     uint64_t device, inode;       /* of the file */
-    bool attached;                /* the program already ran (config.attached) */
+    bool attached;                /* the program was already running (config.attached) */
     bool has_totals;              /* the file has totals of devices, and so unattributed memory */
     struct mp_ledger_track track; /* the track with the highest peak, and its id */
-    bool behind_step;             /* the step of that peak had ended */
+    bool behind_step;             /* the peak came after the end of its step */
     char track_id[MP_ID_TEXT];
     enum mp_status failed;
     struct mp_error failure;
 };
 
-/* Writes which of several functions with the name given to --step-at counts; "" if there is at most one. */
+/* If several functions have the name given to --step-at: writes which one counts; else "". */
 void mp_recording_step_functions(const struct mp_recording *recording, char *text, size_t room);
-/* Call it before mp_recording_end(). `why`: one sentence on what this recording, or those next to it, will lack. */
+/* Call it before mp_recording_end(). `why`: one sentence on what this recording, or others of the command, will
+ * lack. */
 void mp_recording_ends_early(struct mp_recording *recording, const char *why);
 void mp_recording_lacks_processes(struct mp_recording *recording, const char *why);
 
-/* True if the file is finished and still lies under its path: another program may have replaced it. */
+/* True if the file is finished and no other program has replaced it. */
 bool mp_recording_is_in_place(const struct mp_recording_summary *summary);
 
 /* True if the process is a rank itself, not a helper of one. */
@@ -321,12 +326,12 @@ bool mp_recording_is_rank(const struct mp_recording_summary *summary);
 /* True if the process is known to have ended well: with status 0, or, for a worker of multiprocessing, by SIGTERM. */
 bool mp_recording_ended_well(const struct mp_recording_summary *summary);
 
-/* Call it before the first round. The schedule stays the caller's and must outlive the recording. */
+/* Call it before the first round. The caller keeps the schedule, which must outlive the recording. */
 void mp_recording_schedule(struct mp_recording *recording, const struct mp_schedule *schedule);
 /* For recovery: sets the schedule to its position after the records that the drain has taken. Returns the position. */
 const struct mp_schedule_position *mp_recording_resume(struct mp_recording *recording);
 
-/* Takes over the spool. On failure returns NULL, and the spool stays the caller's. Settings come from the spool's
+/* Takes over the spool. On failure returns NULL, and the caller keeps the spool. Settings come from the spool's
  * configuration. A paused recording opens its window at the first start event, or when the schedule says so. */
 struct mp_recording *mp_recording_new(struct mp_spool_file *spool, bool symbols, mp_recording_name *name,
                                       void *name_context, struct mp_error *error);
@@ -335,8 +340,8 @@ struct mp_recording *mp_recording_new(struct mp_spool_file *spool, bool symbols,
  * writes the file when due. False if the file can no longer be written (recording->failure). */
 bool mp_recording_round(struct mp_recording *recording, bool process_ended);
 
-/* Call it when the process has ended: takes everything left in the spool. `how` lacks text and time; `text` is the end
- * in words. */
+/* Call it when the process has ended: takes everything left in the spool. `how` has the end without text and time;
+ * `text` is the end in words. */
 void mp_recording_end(struct mp_recording *recording, struct mp_exit how, const char *text);
 /* Call it after mp_recording_end(), on any thread: writes symbols, coverage and the end, and closes the file. May take
  * seconds. Unless summary->failed, the spool is not needed afterwards. */

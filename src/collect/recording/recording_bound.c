@@ -82,7 +82,7 @@ static enum mp_status begin_fold(struct mp_recording *recording, bool here, stru
     return MP_OK;
 }
 
-/* Adds the events written meanwhile to the folded file, and puts it in place of the old one. */
+/* Adds the events written meanwhile to the folded file, which then replaces the old file. */
 static enum mp_status take_fold(struct mp_recording *recording, struct mp_error *error)
 {
     struct mp_bound *bound = &recording->bound;

@@ -103,7 +103,7 @@ static void begin_device(struct mp_recording *recording, unsigned ordinal, struc
     if (device->gpu < 0) device->gpu = mp_gpu_of_ordinal(gpus, samples->visible, samples->order, (int)ordinal);
     if (device->gpu < 0) return;
     const struct mp_gpu *gpu = &gpus->at[device->gpu];
-    struct mp_error ignored; /* facts for which there is no memory are left out */
+    struct mp_error ignored; /* if memory is short, facts are left out */
     if (!device->described)
         (void)mp_tables_device_facts(&recording->tables, MP_DEVICE_CUDA, (int)ordinal, gpu->uuid, gpu->name,
                                      gpu->total_bytes, &ignored);
@@ -132,7 +132,7 @@ static void look_for_devices(struct mp_recording *recording)
 
 /* ---- readings ---- */
 
-/* Takes every reading, even if it equals the one before: it shows that nothing changed until then, and takes only a
+/* Takes every reading, even if it equals the one before. It shows that nothing changed until then, and takes only a
  * dozen bytes. */
 static void take_reading(struct mp_recording *recording, unsigned ordinal, const struct mp_device_reading *reading)
 {
@@ -140,7 +140,7 @@ static void take_reading(struct mp_recording *recording, unsigned ordinal, const
     const struct mp_gpu_use *use = &reading->use;
     uint64_t time_ns = mp_recording_time(recording, reading->begun_ns + (reading->ended_ns - reading->begun_ns) / 2);
     uint64_t ours = used_by(use, recording->pid, &device->named), sum = sum_of(use);
-    /* The process has ended meanwhile: the reading has nothing about it. */
+    /* The process has ended meanwhile, so the reading says nothing about it. */
     if (ours == MP_BYTES_UNKNOWN && !is_alive(recording->pid)) return;
     uint64_t others = ours == MP_BYTES_UNKNOWN || sum == MP_BYTES_UNKNOWN ? MP_BYTES_UNKNOWN : sum - ours;
     device->has_process |= ours != MP_BYTES_UNKNOWN;

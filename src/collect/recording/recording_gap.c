@@ -4,8 +4,8 @@
 
 #include "base/order.h"
 
-/* The most steps kept between two windows. The oldest are forgotten first: a window that never opens must not cost
- * memory. */
+/* The most steps kept between two windows. The oldest steps are forgotten first. So a window that never opens costs
+ * only bounded memory. */
 #define UNKEPT_STEPS_MAX (1u << 20)
 
 enum mp_status mp_recording_note_step(struct mp_recording *recording, const struct mp_event *event,

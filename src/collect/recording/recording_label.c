@@ -1,8 +1,8 @@
 #include "base/sampling.h"
 #include "collect/recording/recording_parts.h"
 
-/* An address may be in blocks of several tracks: in an allocator's block inside of a driver's. The program means the
- * block with the highest rank. */
+/* An address may lie in blocks of several tracks: in an allocator's block, and in a driver's block around it. The
+ * program means the block with the highest rank. */
 static unsigned rank_of(struct mp_recording *recording, uint16_t track)
 {
     static const unsigned ranks[MP_LAYERS] = {[MP_LAYER_DRIVER] = 1, [MP_LAYER_APP] = 2, [MP_LAYER_TORCH] = 3};
@@ -81,7 +81,7 @@ enum mp_status mp_recording_take_label(struct mp_recording *recording, const str
         return mp_fail(error, MP_NO_MEMORY, "out of memory for labels");
     block->role = event->kind;
     block->label = event->name;
-    if (!recording->window_open) return MP_OK; /* the base that is written when the window opens has the label */
+    if (!recording->window_open) return MP_OK; /* the base that will be written when the window opens has the label */
     struct mp_label label = {
         .time_ns = event->time_ns, .block = block->block, .role = event->kind, .name = event->name};
     return mp_vec_push(&recording->labels, label) ? MP_OK : mp_fail(error, MP_NO_MEMORY, "out of memory for labels");

@@ -1,9 +1,9 @@
 /*
  * Finds out when memory ran out, and whether that is worth a snapshot. A refusal by the driver does not count if
  * PyTorch survives it: its caching allocator releases free segments and asks again. If PyTorch may have asked, the
- * thread's next action decides, however late. If PyTorch gets memory on that device, there is no snapshot. If PyTorch
- * reports out-of-memory, or does anything else (then another library had asked), there is one. Other refusals get a
- * snapshot at once.
+ * thread's next event decides, however late it comes. If PyTorch then gets memory on that device, there is no snapshot.
+ * If PyTorch reports out-of-memory, there is one. Any other event means that another library had asked, and there is a
+ * snapshot, too. Other refusals get a snapshot at once.
  */
 #include "collect/recording/recording_parts.h"
 
@@ -23,7 +23,7 @@ static enum mp_status ask_for_look(struct mp_recording *recording, uint64_t time
  * time if the program did not end well. */
 static enum mp_status look_at(struct mp_recording *recording, uint64_t time_ns, struct mp_error *error)
 {
-    /* A refusal that was undecided for long may be looked at after later ones. */
+    /* A refusal that was undecided for long may come here after later ones. */
     uint64_t last = recording->last_oom_ns, apart = time_ns > last ? time_ns - last : last - time_ns;
     bool soon = recording->ooms_looked_at && apart < OOM_APART_NS;
     recording->oom_passed_over_ns = time_ns;
@@ -62,7 +62,7 @@ static bool has_allocator_above(const struct mp_recording *recording, uint16_t t
     return false;
 }
 
-/* True if PyTorch's allocator may have asked for its very first segment. It never asks on a pool's track. */
+/* True if PyTorch's allocator may have asked for its very first segment. It never asks on the track of a pool. */
 static bool may_be_first(const struct mp_recording *recording, uint16_t track)
 {
     const struct mp_wire_track *facts = track_of(recording, track);
@@ -115,8 +115,8 @@ static enum mp_status take_oom(struct mp_recording *recording, const struct mp_e
     return mp_vec_push(&recording->refusals, refusal) ? MP_OK : mp_fail(error, MP_NO_MEMORY, "out of memory");
 }
 
-/* True for an event that PyTorch may cause between a refusal and its report: it frees memory, and asks again, in pieces
- * for expandable segments. */
+/* True for an event that PyTorch may cause between a refusal and its report. In this time PyTorch frees memory and asks
+ * again, for expandable segments in pieces. */
 static bool may_be_retry(const struct mp_recording *recording, const struct mp_refusal *refusal,
                          const struct mp_event *event)
 {

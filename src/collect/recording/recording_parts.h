@@ -11,7 +11,7 @@ bool mp_recording_check(struct mp_recording *recording, enum mp_status status, c
 
 /* Remembers the live bytes before the file's next event. False: out of memory. */
 bool mp_recording_remember_live(struct mp_recording *recording);
-/* Turns one record of a ring into events, an answer, or a change of the window. The drain's visitor. */
+/* The drain's visitor: turns one record of a ring into events, an answer, or a change of the window. */
 bool mp_recording_take(void *recording, uint32_t ring, const struct mp_record *record);
 
 /* Writes the lasting changes of the time in which the window was closed, each at its own time: frees of the file's
@@ -19,7 +19,7 @@ bool mp_recording_take(void *recording, uint32_t ring, const struct mp_record *r
  * instead. Afterwards the window counts as open. */
 enum mp_status mp_recording_write_gap(struct mp_recording *recording, uint32_t thread, struct mp_error *error);
 /* Writes the same changes while the window stays closed, before the taken records are released from the rings. Does so
- * only if steps began meanwhile, and a later window needs them. */
+ * only if steps began meanwhile: a later window needs these. */
 enum mp_status mp_recording_write_meanwhile(struct mp_recording *recording, struct mp_error *error);
 /* Takes the program's label of the live block that contains event->address: a role (event->kind), and event->name. */
 enum mp_status mp_recording_take_label(struct mp_recording *recording, const struct mp_event *event,
@@ -35,8 +35,8 @@ enum mp_status mp_recording_follow_oom(struct mp_recording *recording, const str
  * out-of-memory if the program ended badly. */
 enum mp_status mp_recording_look_at_last_ooms(struct mp_recording *recording, struct mp_error *error);
 /* PyTorch's data about its caching allocators (collect/history/history.h). mp_recording_follow_history() follows births
- * and ends of blocks; the next function takes a record of a reading. The others write to the file: after the events
- * concerned, and at its end. */
+ * and ends of blocks. The next function takes a record of a reading. The others write to the file: one after the events
+ * concerned, one at the file's end. */
 enum mp_status mp_recording_follow_history(struct mp_recording *recording, const struct mp_event *event,
                                            struct mp_error *error);
 enum mp_status mp_recording_take_history(struct mp_recording *recording, const struct mp_record *record,
@@ -45,8 +45,8 @@ enum mp_status mp_recording_take_history(struct mp_recording *recording, const s
 void mp_recording_note_history(struct mp_recording *recording);
 enum mp_status mp_recording_write_requests(struct mp_recording *recording, struct mp_error *error);
 enum mp_status mp_recording_write_segments(struct mp_recording *recording, struct mp_error *error);
-/* The number by which readers know a step (mp_step_of()). If an optimizer's end marks a step, the step that still runs
- * counts as part of the step before. */
+/* The number by which readers know a step (mp_step_of()). If the ends of an optimizer's steps mark steps, the step that
+ * still runs counts as part of the step before. */
 uint64_t mp_recording_public_step(const struct mp_recording *recording, uint64_t step);
 /* Notes a step that began outside of the window. */
 enum mp_status mp_recording_note_step(struct mp_recording *recording, const struct mp_event *event,
@@ -54,15 +54,15 @@ enum mp_status mp_recording_note_step(struct mp_recording *recording, const stru
 
 /* True if a track of the spool is of that layer. */
 bool mp_recording_has_layer(const struct mp_recording *recording, uint16_t track, enum mp_layer layer);
-/* Reasons why the recording is not complete, although no event is missing: ids in recording->tables. */
+/* Reasons why the recording is incomplete although it lacks no event: ids in recording->tables. */
 #define MP_RECORDING_LIMITS 8
 enum mp_status mp_recording_limits(struct mp_recording *recording, uint32_t *limits, uint32_t *count,
                                    struct mp_error *error);
-/* Notes whether the process has our root and mounts (recording->shares_root). False: the process cannot be asked, for
- * instance because it has ended; the earlier note stays. */
+/* Notes whether the process has our root and mounts (recording->shares_root). False: this cannot be read, for instance
+ * because the process has ended; the earlier note stays. */
 bool mp_recording_look_at_root(struct mp_recording *recording);
-/* A mp_tables_module_seen: finds the file of a module for its symbols. If the process has our root, the path does not
- * depend on the process, which may end at any time. */
+/* A mp_tables_module_seen: finds the file of a module for its symbols. If the process has our root, its path works for
+ * us, too, even after the process has ended. */
 void mp_recording_add_module(void *recording, uint32_t id, const char *path, const struct mp_file_id *file);
 /* Reads names and modules that are new in the spool. */
 enum mp_status mp_recording_read_tables(struct mp_recording *recording, struct mp_error *error);
@@ -70,8 +70,8 @@ enum mp_status mp_recording_read_tables(struct mp_recording *recording, struct m
  * recovery can join both. */
 enum mp_status mp_recording_open_writer(const struct mp_recording *recording, int fd, const char *configuration,
                                         bool has_spool, struct mp_writer **writer, struct mp_error *error);
-/* Writes everything taken to the file, then a base, if `with_base` or if one is due. Then releases the taken records
- * from the rings. */
+/* Writes all taken records to the file, then a base, if `with_base` is set or if a base is due. Then releases the taken
+ * records from the rings. */
 enum mp_status mp_recording_write(struct mp_recording *recording, bool with_base, struct mp_error *error);
 /* Writes the live blocks as a base; tables must have been written. */
 enum mp_status mp_recording_write_base(struct mp_recording *recording, struct mp_error *error);
@@ -88,8 +88,8 @@ uint64_t mp_recording_ring_full(const struct mp_spool_header *spool);
 /* True if some events lack their stack, or a name in it. */
 bool mp_recording_lacks_names(const struct mp_spool_header *spool);
 
-/* The role of a process that its stacks show. One thread at a time. */
+/* Finds the role of a process from its stacks. One thread at a time. */
 
-/* Looks in the tables for functions that only a worker runs, and writes the role, if found, into the process's
+/* Looks in the tables for functions that only a worker runs. If it finds the role, it writes it into the process's
  * membership in the spool's header. */
 void mp_recording_find_role(struct mp_recording *recording);

@@ -38,8 +38,8 @@ static size_t row_of(const struct mp_tables *tables, const struct mp_wire_frame 
     return row < WORKERS && ends_with(spool_text(tables, frame->file), workers[row].file) ? row : WORKERS;
 }
 
-/* True if an outer frame is of multiprocessing's start of a process. Without it, the functions may run in a thread of a
- * ThreadPool, which any process may have. */
+/* True if an outer frame is that of multiprocessing's start of a process. Otherwise the functions may run in a thread
+ * of a ThreadPool, which any process may have. */
 static bool is_in_worker(const struct mp_tables *tables, const struct mp_wire_node *nodes, uint32_t node,
                          const struct mp_wire_frame *frames)
 {
@@ -58,7 +58,7 @@ void mp_recording_find_role(struct mp_recording *recording)
     const struct mp_wire_frame *frames = mp_spool_entries(recording->spool.header, MP_TABLE_FRAMES);
     const struct mp_wire_node *nodes = mp_spool_entries(recording->spool.header, MP_TABLE_NODES);
     size_t best = WORKERS;
-    /* Take the last match of the table above: a pool's worker also has the frame that every worker has. */
+    /* The last matching row counts: a pool's worker also has the frame that every worker has. */
     for (uint64_t i = 1; i < tables->seen[MP_TABLE_NODES] && i < NODES_MOST; i++) {
         uint32_t frame = nodes[i].frame;
         if (frame >= tables->seen[MP_TABLE_FRAMES]) continue;

@@ -7,7 +7,7 @@
 
 #include "base/sampling.h"
 
-#define EVENTS_OF_A_RECORD 4 /* most: a step, a missed free, the reserved total, the event itself */
+#define EVENTS_OF_A_RECORD 4 /* at most: a step, a missed free, the reserved total, the event itself */
 
 bool mp_recording_remember_live(struct mp_recording *recording)
 {
@@ -120,7 +120,8 @@ static enum mp_status write_reserved(struct mp_recording *recording, const struc
     return status;
 }
 
-/* Uncounts the current record: chunks written from here on must not count it as taken, or a kill would lose it. */
+/* Counts the current record as not taken. Otherwise chunks written from here on would count it as taken, and a kill
+ * would lose it. */
 static struct mp_schedule_position step_back(struct mp_recording *recording, uint32_t ring)
 {
     struct mp_schedule_position after = recording->schedule_state.position;
@@ -194,7 +195,7 @@ static enum mp_status request_snapshot(struct mp_recording *recording, struct mp
     return mp_vec_push(&recording->requests, request) ? MP_OK : mp_fail(error, MP_NO_MEMORY, "out of memory");
 }
 
-/* Keeps a text for the file's end. A later text of the same kind replaces it. */
+/* Stores a text for the file's end. A later text of the same kind replaces it. */
 static enum mp_status take_aside(struct mp_recording *recording, const struct mp_event *event, struct mp_error *error)
 {
     const struct mp_aside aside = {event->name, event->kind};
@@ -251,7 +252,7 @@ static enum mp_status take_event(struct mp_recording *recording, uint32_t ring, 
         reset_peaks(recording, record->track);
         return MP_OK;
     default:
-        return MP_OK; /* from a newer recorder */
+        return MP_OK; /* the record comes from a newer recorder */
     }
 }
 
@@ -267,7 +268,7 @@ static enum mp_status ask_schedule(struct mp_recording *recording, uint32_t ring
     recording->schedule_state.position.steps = recording->state.ledger.steps;
     if (status || !recording->schedule || event->type >= MP_EVENT_TYPES) return status;
     const char *name = mp_intern_get(&recording->tables.strings, event->name, NULL);
-    /* A range on a lane may end on any thread, so it has no thread's order. */
+    /* A range on a lane may end on any thread, so it belongs to no ring. */
     if (record->flags & MP_RECORD_LANE) ring = MP_SPOOL_RINGS_MAX;
     *wish = mp_schedule_next(recording->schedule, &recording->schedule_state, ring, event, name, *is_step);
     return MP_OK;
@@ -328,8 +329,8 @@ static enum mp_status take_record(struct mp_recording *recording, uint32_t ring,
     return status ? status : pass(recording, ring, record, &event, error);
 }
 
-/* False for a record with a missing track or stack, or an unknown type. The program's stray writes, or a bad disk, may
- * have damaged the spool. The caller drops and counts such a record. */
+/* False for a record with a missing track or stack, or an unknown type. A write out of bounds in the program, or a bad
+ * disk, may have damaged the spool. The caller drops and counts such a record. */
 static bool is_sound(const struct mp_spool_header *spool, const struct mp_record *record)
 {
     const struct mp_spool_table *nodes = &spool->tables[MP_TABLE_NODES], *tracks = &spool->tables[MP_TABLE_TRACKS];

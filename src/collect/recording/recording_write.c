@@ -65,8 +65,8 @@ static enum mp_status write_past(struct mp_recording *recording, struct mp_error
     return mp_writer_past(recording->writer, &past, error);
 }
 
-/* Writes waiting rows of a kind. Labels are written before their events. After a kill in between, the spool still has
- * the labels, and recovery writes them twice, which does no harm. */
+/* Writes waiting rows of a kind. Labels are written before their events. If a kill comes in between, the spool still
+ * has the labels. Recovery then writes them twice, which does no harm. */
 static enum mp_status write_rows(struct mp_recording *recording, enum mp_chunk_kind kind, const void *rows,
                                  size_t *count, struct mp_error *error)
 {
@@ -95,7 +95,7 @@ static enum mp_status write_pending(struct mp_recording *recording, struct mp_er
     return status;
 }
 
-/* Writes an empty chunk of events with the rings' marks, for a base that no chunk of events precedes. */
+/* Writes an empty chunk of events with the rings' marks, for a base without a chunk of events before it. */
 static enum mp_status write_marks(struct mp_recording *recording, struct mp_error *error)
 {
     if (!mp_recording_remember_live(recording)) return mp_fail(error, MP_NO_MEMORY, "out of memory for events");
@@ -103,7 +103,7 @@ static enum mp_status write_marks(struct mp_recording *recording, struct mp_erro
 }
 
 /* Writes the schedule's position to the spool, before the file counts the records until there as taken. The spool has
- * two such marks, so after a kill at any moment one of them fits the file. */
+ * two of these marks, so that one of them fits the file after a kill at any moment. */
 static void mark_schedule(struct mp_recording *recording)
 {
     struct mp_schedule_mark *marks = recording->spool.header->schedule_marks;
@@ -210,8 +210,8 @@ static void note_count(struct mp_recording *recording, uint64_t count, const cha
     mp_recording_note(recording, text);
 }
 
-/* Notes about the recorder's losses, and about differences between CUPTI's records and its callbacks, which the records
- * only check. */
+/* Notes about the recorder's losses, and about differences between CUPTI's records and its callbacks. (The records only
+ * serve to check the callbacks.) */
 static const struct loss {
     size_t counter; /* offset in the spool's header */
     const char *one, *more;
@@ -284,7 +284,7 @@ static void note_losses(struct mp_recording *recording)
                                      "pools that were still in its buffers are not recorded");
 }
 
-/* Notes a Python that uses PyTorch without the shim, although the shim was wanted. */
+/* Adds a note if a Python used PyTorch without the shim, although the shim was wanted. */
 static void note_shim(struct mp_recording *recording)
 {
     struct mp_spool_header *spool = recording->spool.header;
@@ -334,7 +334,7 @@ static uint64_t calls_seen(const struct mp_recording *recording)
     return rule->kind >= MP_STEP_OF_LIBRARY_FUNCTION ? rule->begun[rule->kind] : 0;
 }
 
-/* The end of "FILE:FUNCTION" that --step-at takes: the file with its folder. */
+/* The end of "FILE:FUNCTION" in the form of --step-at: the file with its folder. */
 static const char *short_name(const struct mp_recording *recording, uint32_t name)
 {
     const char *all = mp_intern_get(&recording->tables.strings, name, NULL), *from = strrchr(all, '/');
@@ -359,9 +359,9 @@ void mp_recording_step_functions(const struct mp_recording *recording, char *tex
                              short_name(recording, rule->functions[i].number));
 }
 
-/* Notes that calls of the function of --step-at may have been missed: as a rule at most one for each doubt. Loops
- * inside of a call also cause doubts. Readers therefore ignore the function only if few calls were seen, or far more
- * doubts than calls. Otherwise this note is added if steps may be off by 1 %. */
+/* Adds a note if calls of the function of --step-at may have been missed. A doubt means that a new call may have begun
+ * unseen; loops inside of a call cause doubts, too. So readers ignore the function only if few calls were seen, or far
+ * more doubts than calls. The note is added if steps may be off by 1 %. */
 static void note_doubtful_calls(struct mp_recording *recording)
 {
     enum { DOUBTS = 8, FEW_CALLS = 12, DOUBTS_A_CALL = 64, CALLS_A_DOUBT = 100 };

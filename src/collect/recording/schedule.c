@@ -12,7 +12,7 @@ static const struct word {
     size_t offset;
 } words[] = {
     {"wait", offsetof(struct mp_schedule, idle)},
-    {"warmup", offsetof(struct mp_schedule, idle)}, /* memprof needs no warm-up: the same as waiting */
+    {"warmup", offsetof(struct mp_schedule, idle)}, /* memprof needs no warm-up, so this means waiting */
     {"active", offsetof(struct mp_schedule, active)},
     {"repeat", offsetof(struct mp_schedule, repeat)},
     {"every", offsetof(struct mp_schedule, every)},

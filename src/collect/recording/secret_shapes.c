@@ -5,13 +5,13 @@
 #include <string.h>
 
 #define MASK "***"
-/* Letters that decide whether a word is a token; bounds the time for a hostile "sk-sk-sk-...". */
+/* Only this many letters of a word decide whether it is a token, which bounds the time for a hostile "sk-sk-sk-...". */
 #define LOOKED_AT 256
 
 enum letters { HEX, ALNUM, WORD, DOTTED, BASE64, TO_BLANK };
 
-/* Shapes of tokens with a fixed beginning, from the rules of gitleaks and detect-secrets. Least lengths are at most as
- * in those rules, since services change the lengths of their tokens. */
+/* Shapes of tokens with a fixed beginning, from the rules of gitleaks and detect-secrets. Least lengths are those of
+ * these rules or shorter, since services change the lengths of their tokens. */
 static const struct shape {
     const char *begins;
     unsigned char least; /* least number of letters after the beginning */
@@ -172,7 +172,7 @@ static const struct shape {
     {"phx_", 40, ALNUM},
     {"re_", 20, WORD},
     {":AA", 33, WORD}, /* Telegram: after the bot's number */
-    /* Of any service */
+    /* Tokens of any service */
     {"eyJ", 17, DOTTED},
     {"hooks.slack.com/", 20, TO_BLANK},
     {"discord.com/api/webhooks/", 20, TO_BLANK},
@@ -199,8 +199,8 @@ static bool belongs(unsigned char letter, unsigned letters)
     }
 }
 
-/* True if the text looks like a token: 20 letters and digits in a row, or 6 with both. Words in lower case, as in
- * sk-learn-contrib-models, do not. */
+/* True if the text looks like a token: it has 20 letters and digits in a row, or 6 with at least one of each. Words in
+ * lower case, as in sk-learn-contrib-models, do not. */
 static bool looks_random(const char *text, size_t length)
 {
     size_t run = 0;
@@ -246,7 +246,7 @@ static size_t token_length(const char *text)
     return 0;
 }
 
-/* The length of the PEM block at the beginning of `text`, or of its part in the text; 0: none. */
+/* The length of the PEM block at the beginning of `text`, even if its end is missing; 0: none. */
 static size_t pem_length(const char *text)
 {
     static const char begin[] = "-----BEGIN ", end[] = "-----END ";
@@ -287,7 +287,7 @@ bool mp_secret_shapes_without(const char *text, size_t length, char **copy)
     const char *at = text;
     while (*at && !secret_length(text, at))
         at++;
-    *copy = *at ? calloc(2, length + 1) : NULL; /* and the marks */
+    *copy = *at ? calloc(2, length + 1) : NULL; /* for the text and the marks */
     if (!*copy) return !*at;
     memcpy(*copy, text, length);
     mp_secret_shapes_mark(text, *copy + length + 1);

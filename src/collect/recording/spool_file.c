@@ -13,11 +13,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define NAME_PREFIX      "memprof-"
-#define NAME_SUFFIX      ".spool"
-#define FIRST_RINGS      2
-#define ROOM_LEFT_BYTES  (UINT64_C(48) << 20) /* a folder with less free space is not used (64 MB /dev/shm) */
-#define KEPT_FREE_BYTES  (UINT64_C(24) << 20) /* growing stops here: others in a full folder would get SIGBUS */
+#define NAME_PREFIX     "memprof-"
+#define NAME_SUFFIX     ".spool"
+#define FIRST_RINGS     2
+#define ROOM_LEFT_BYTES (UINT64_C(48) << 20) /* a folder with less free space is not used (64 MB /dev/shm) */
+#define KEPT_FREE_BYTES                                                                                                \
+    (UINT64_C(24) << 20) /* spools stop growing here: in a full folder, other programs would get                       \
+                          * SIGBUS */
 #define GROW_BYTES_LEAST (UINT64_C(256) << 10)
 
 static size_t own_page(void)
@@ -45,7 +47,7 @@ static bool commit_entries(struct mp_spool_file *spool, enum mp_spool_table_id i
 {
     struct mp_spool_table layout[MP_TABLES], *table = &spool->header->tables[id];
     uint64_t have = atomic_load(&table->committed), each = mp_spool_entry_bytes(id);
-    mp_spool_layout(layout); /* the program can write anything into the header */
+    mp_spool_layout(layout); /* computed anew, since the program can write anything into the header */
     if (entries > layout[id].room) entries = layout[id].room;
     if (entries <= have) return false;
     if (!allocate(spool, layout[id].offset + have * each, (entries - have) * each)) return false;
@@ -87,8 +89,8 @@ void mp_spool_file_wake(struct mp_spool_file *spool)
 }
 
 /* The futexes that the kernel marks when this thread dies (man 2 set_robust_list). A robust mutex would have its links
- * in the spool, where the program could lead them anywhere in the collector's memory. These links lie in a page of our
- * own before each spool, as the kernel wants all futexes at the same distance from their links. */
+ * in the spool, where the program could point them anywhere in the collector's memory. So our links lie in a page of
+ * our own before each spool: the kernel wants all futexes at the same distance from their links. */
 static _Thread_local struct robust_list_head held;
 
 static bool hold(struct mp_spool_file *spool)
@@ -143,7 +145,7 @@ static bool fill(struct mp_spool_file *spool, const struct mp_spool_header *fact
     if (!commit_rings(spool, FIRST_RINGS)) return false;
     for (int id = 0; id < MP_TABLES; id++)
         if (!commit_entries(spool, (enum mp_spool_table_id)id, first_entries[id])) return false;
-    /* Entry 0 of these tables means "none". It is zero, as is all space of fallocate(). */
+    /* Entry 0 of these tables means "none". It is zero, because fallocate() gives zeroed space. */
     atomic_store(&spool->header->tables[MP_TABLE_NODES].count, 1);
     atomic_store(&spool->header->tables[MP_TABLE_MODULES].count, 1);
     atomic_store(&spool->header->tables[MP_TABLE_STRINGS].count, sizeof(uint32_t));

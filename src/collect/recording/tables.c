@@ -31,7 +31,7 @@ static enum mp_status read_strings(struct mp_tables *tables, struct mp_spool_hea
     while (*at + sizeof(uint32_t) <= end) {
         uint32_t length;
         memcpy(&length, entries + *at, sizeof length);
-        bool is_whole = length <= end - *at - sizeof length && (length || !*at); /* the first alone is empty */
+        bool is_whole = length <= end - *at - sizeof length && (length || !*at); /* only the first text is empty */
         if (!is_whole) return MP_OK; /* a damaged spool: the rest cannot be separated */
         uint32_t id = mp_intern_bytes(&tables->strings, entries + *at + sizeof length, length);
         uint64_t *known = mp_map_insert(&tables->spool_strings, *at / 4 + 1, NULL);
@@ -45,7 +45,7 @@ static enum mp_status read_strings(struct mp_tables *tables, struct mp_spool_hea
 enum mp_status mp_tables_read(struct mp_tables *tables, struct mp_spool_header *spool, mp_tables_module_seen *seen,
                               void *context, struct mp_error *error)
 {
-    /* Tables are read before the tables that they refer to. Then no entry refers beyond the count of another table. */
+    /* Each table is read before the tables that it refers to. So no entry refers beyond the count of another table. */
     static const enum mp_spool_table_id order[] = {MP_TABLE_NODES, MP_TABLE_FRAMES, MP_TABLE_TRACKS, MP_TABLE_MODULES,
                                                    MP_TABLE_STRINGS};
     uint64_t modules_before = tables->seen[MP_TABLE_MODULES];

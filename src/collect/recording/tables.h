@@ -17,7 +17,7 @@ struct mp_tables {
     struct mp_intern strings; /* the file's strings, by the file's ids */
     uint32_t strings_written;
     struct mp_map spool_strings; /* spool id + 1 to file id */
-    uint64_t seen[MP_TABLES];    /* per spool table: entries (bytes of strings) at the last reading */
+    uint64_t seen[MP_TABLES];    /* per spool table: entries at the last reading (for strings: bytes) */
     uint64_t done[MP_TABLES];    /* per spool table: entries in the file; for strings, bytes read */
     uint64_t mended;             /* references to missing entries in a damaged spool */
     MP_VEC(struct mp_device) devices;
@@ -25,11 +25,11 @@ struct mp_tables {
     size_t devices_written;
     MP_VEC(struct mp_thread_info) threads;
     size_t threads_written;
-    uint32_t ring_thread[MP_SPOOL_RINGS_MAX]; /* the thread number + 1 last seen on each ring */
-    MP_VEC(uint32_t) lane_thread;             /* the thread number + 1 of each lane */
+    uint32_t ring_thread[MP_SPOOL_RINGS_MAX]; /* the number + 1 of the thread last seen on each ring */
+    MP_VEC(uint32_t) lane_thread;             /* the number + 1 of each lane's thread */
 };
 
-/* Identifies a track's device by type and index. No device has MP_DEVICE_KEY_NOBODY. */
+/* Identifies a track's device by type and index. No device has the key MP_DEVICE_KEY_NOBODY. */
 #define MP_DEVICE_KEY_NOBODY UINT16_MAX
 uint16_t mp_tables_device_key(const struct mp_wire_track *track);
 
@@ -40,13 +40,14 @@ void mp_tables_device_uuid(const struct mp_spool_header *spool, int index, char 
 /* The number of the thread that now owns the ring. */
 enum mp_status mp_tables_thread(struct mp_tables *tables, const struct mp_spool_header *spool, uint32_t ring,
                                 uint32_t *thread, struct mp_error *error);
-/* The number of the thread that represents a lane of regions, from 1 to this. */
+/* Highest number of a lane. mp_tables_lane() gives the number of the thread that represents a lane of regions, from
+ * lane 1 on. */
 #define MP_LANES_MAX 255
 enum mp_status mp_tables_lane(struct mp_tables *tables, uint64_t lane, uint32_t *thread, struct mp_error *error);
 /* Sets facts about a device ("" and MP_BYTES_UNKNOWN: unknown). The file gets a further entry for the device. */
 enum mp_status mp_tables_device_facts(struct mp_tables *tables, unsigned type, int index, const char *uuid,
                                       const char *model, uint64_t total_bytes, struct mp_error *error);
-/* Notes that a thread of the file is a lane: its name says which. */
+/* Notes that a thread of the file is a lane; the thread's name says which. */
 void mp_tables_known_lane(struct mp_tables *tables, uint32_t thread);
 /* The id of a track of the spool, "cuda:0/torch"; "" for one that the tables have not seen yet. */
 void mp_tables_track_id(const struct mp_tables *tables, struct mp_spool_header *spool, size_t track,
@@ -58,10 +59,11 @@ enum mp_status mp_tables_text(struct mp_tables *tables, const char *text, uint32
 /* Called for each new module. */
 typedef void mp_tables_module_seen(void *context, uint32_t id, const char *path, const struct mp_file_id *file);
 
-/* Reads each table's length, and new strings. Afterwards everything is known that records taken so far refer to. */
+/* Reads each table's length, and new strings. Afterwards the tables have all entries to which the records taken so far
+ * refer. */
 enum mp_status mp_tables_read(struct mp_tables *tables, struct mp_spool_header *spool, mp_tables_module_seen *seen,
                               void *context, struct mp_error *error);
-/* Writes what the last reading found. */
+/* Writes the entries that the last reading found. */
 enum mp_status mp_tables_write(struct mp_tables *tables, struct mp_spool_header *spool, struct mp_writer *writer,
                                struct mp_error *error);
 void mp_tables_free(struct mp_tables *tables);

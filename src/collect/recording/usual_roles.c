@@ -27,7 +27,7 @@ unsigned mp_usual_role(const struct mp_usual_roles *usual, const struct mp_base_
 {
     const uint64_t *vote = block->role ? NULL : mp_map_find(&usual->by_kind, kind_of(block));
     unsigned role = vote && *vote >> LEAD ? (unsigned)(*vote & ((1u << LEAD) - 1)) : block->role;
-    return role < MP_ROLES ? role : MP_ROLE_NONE; /* from a newer recorder */
+    return role < MP_ROLES ? role : MP_ROLE_NONE; /* the role comes from a newer recorder */
 }
 
 void mp_usual_roles_free(struct mp_usual_roles *usual)

@@ -35,7 +35,7 @@ bool mp_left_without_events(const char *path)
     return without;
 }
 
-/* True if the file is missing, or has nothing of use because the kill came early. */
+/* True if the file is missing, or useless because the kill came early. */
 static bool holds_nothing(const char *path)
 {
     struct stat facts;

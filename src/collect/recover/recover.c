@@ -12,8 +12,7 @@ static const char *end_of_recording(const struct mp_spool_header *spool)
                                              : "the collector was killed, and the program did not end in order";
 }
 
-/* Sets the position at which taking records continues: after the file's marks, or, without a file, at the rings'
- * tails. */
+/* Sets the position from which records are taken: after the file's marks; without a file, at the rings' tails. */
 static void restore_position(struct mp_recording *recording, bool has_file)
 {
     struct mp_tables *tables = &recording->tables;
@@ -21,7 +20,7 @@ static void restore_position(struct mp_recording *recording, bool has_file)
     for (uint32_t ring = 0; ring < MP_SPOOL_RINGS_MAX; ring++) {
         for (size_t i = 0; i < tables->threads.count; i++)
             if (tables->threads.at[i].tid == spool->rings[ring].tid) tables->ring_thread[ring] = (uint32_t)i + 1;
-        /* Records that a closed window left out were released, but no chunk has marks for them. */
+        /* While a window is closed, records are released without a chunk that has marks for them. */
         uint64_t tail = atomic_load(&spool->rings[ring].tail);
         if (tail > recording->drain.next[ring]) recording->drain.next[ring] = tail;
     }
@@ -47,7 +46,8 @@ static enum mp_status recover_with_spool(struct mp_recovering *recovering, struc
     enum mp_status status = MP_OK;
     if (recovering->reader) {
         int fd;
-        recording->state.ledger.paused = false; /* while the file is read: its blocks have numbers already */
+        recording->state.ledger.paused = false; /* only while the file is read, because its blocks already have
+                                                 * numbers */
         status = recording->name(recording->name_context, recording, &recording->path, &fd, error);
         if (!status) status = mp_writer_open(fd, mp_reader_start(recovering->reader), &recording->writer, error);
         if (!status) status = mp_recover_copy(recovering, recording->writer, error);
@@ -129,7 +129,7 @@ enum mp_status mp_recover(const char *path, mp_recording_name *name, void *name_
     recovery->had_spool = !found;
     if (!found) {
         status = new_recording(&recovering, &spool, name, name_context, error);
-        /* A file that begins with a window, but was cut before the window's base, is of no use: the rings have all its
+        /* A file that begins with a window, but is cut before the window's base, is useless: the rings have all its
          * records. */
         if (!status && recovering.reader && !recovering.recording->window_open && mp_left_without_events(path)) {
             mp_reader_close(recovering.reader);

@@ -1,6 +1,6 @@
 /*
- * Makes a complete recording from what a kill left: a cut file, the spool with records that the collector had not
- * written yet, or both. Each event is taken once: the file's last chunk says how far it had read each ring.
+ * Makes a complete recording from the remains after a kill: a cut file, the spool with records that the collector had
+ * not written yet, or both. Each event is taken once: the file's last chunk says how far it had read each ring.
  */
 #pragma once
 
@@ -31,8 +31,9 @@ struct mp_recovering {
     struct mp_event *events; /* room for a chunk's events in the writer's form */
     struct mp_schedule schedule;
     uint64_t lost_chunks;  /* lost chunks of the file so far */
-    uint64_t put_in;       /* missed frees that the file's collector inserted */
-    struct mp_state alone; /* without a spool: state for the parts of bases; else the recording's is used */
+    uint64_t put_in;       /* number of missed frees that the file's collector inserted */
+    struct mp_state alone; /* state for the parts of bases if there is no spool; otherwise the recording's state is
+                            * used */
     bool coverage_copied, exit_copied;
 };
 
@@ -42,7 +43,7 @@ enum mp_status mp_recover_copy(struct mp_recovering *recovering, struct mp_write
 
 /* A kill leaves two parts of a recording: the file as far as it was written, and the spool with the rest. */
 
-/* Opens the file. *reader is NULL, with MP_OK, if the file has nothing of use because the kill came too early. */
+/* Opens the file. *reader is NULL, with MP_OK, if the file is useless because the kill came too early. */
 enum mp_status mp_left_recording(const char *path, struct mp_reader **reader, struct mp_error *error);
 /* True if the file has no events because the kill came early: its spool then has all its contents. */
 bool mp_left_without_events(const char *path);

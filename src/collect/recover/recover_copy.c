@@ -9,8 +9,8 @@ static enum mp_status no_memory(struct mp_error *error)
     return mp_fail(error, MP_NO_MEMORY, "out of memory while recovering");
 }
 
-/* Gives a string of the file the same number in our table. If the file has a text twice, as it has placeholders of lost
- * texts, the second one becomes a unique text in our table. */
+/* Gives a string of the file the same number in our table. A file may have a text twice, for instance the placeholder
+ * for lost texts. The second one then becomes a unique text in our table. */
 static enum mp_status restore_string(struct mp_intern *strings, const char *text, size_t length, struct mp_error *error)
 {
     uint32_t number = strings->count, given = mp_intern_bytes(strings, text, length);
@@ -40,8 +40,8 @@ static enum mp_status copy_strings(struct mp_recovering *recovering, const struc
     return status;
 }
 
-/* Marks `count` entries of a spool's table as written, if the spool belongs to the file: the spool has all entries of
- * the file. */
+/* Marks `count` entries of a spool's table as written, if the spool belongs to the file: then it has all entries of the
+ * file. */
 static enum mp_status pass_over(struct mp_recording *recording, enum mp_spool_table_id id, size_t count,
                                 struct mp_error *error)
 {
@@ -127,8 +127,8 @@ static enum mp_status copy_events(struct mp_recovering *recovering, const struct
     return MP_OK;
 }
 
-/* Copies a base. A complete base is the set of live blocks, whatever was lost before. A base with a lost part is
- * skipped, since blocks that it lacks may be live. */
+/* Copies a base. A complete base is the set of live blocks, even if earlier chunks were lost. A base with a lost part
+ * is skipped, since blocks that it lacks may be live. */
 static enum mp_status copy_base(struct mp_recovering *recovering, const struct mp_chunk *chunk,
                                 struct mp_writer *writer, struct mp_error *error)
 {
@@ -141,7 +141,7 @@ static enum mp_status copy_base(struct mp_recovering *recovering, const struct m
     return mp_writer_base(writer, chunk->time_ns, state->base.at, state->base.count, error);
 }
 
-/* Sets the first block number: a bounded recording does not count from 0. */
+/* Sets the first block number, since a bounded recording does not count from 0. */
 static void begin_numbers(struct mp_recovering *recovering, const struct mp_chunk *chunk, struct mp_writer *writer)
 {
     if (mp_reader_start(recovering->reader)->starts_late) mp_writer_lost(writer, 0, chunk->next_block);
@@ -215,7 +215,8 @@ static void copy_losses(struct mp_recovering *recovering, const struct mp_chunk 
 {
     uint64_t lost = mp_reader_damage(recovering->reader)->lost_chunks;
     bool begins = chunk && (chunk->kind == MP_CHUNK_EVENTS_KIND ||
-                            (chunk->kind == MP_CHUNK_BASE && !chunk->base_before)); /* parts wait for the last */
+                            (chunk->kind == MP_CHUNK_BASE && !chunk->base_before)); /* the parts of a base wait for its
+                                                                                     * last part */
     mp_writer_lost(writer, lost - recovering->lost_chunks, lost && begins ? chunk->next_block : 0);
     recovering->lost_chunks = lost;
 }
@@ -228,7 +229,7 @@ static bool end_reading(struct mp_recording *recording, uint64_t put_in)
     state->ledger.missed_frees = put_in;
     if (state->window.type) recording->window_open = state->window.type == MP_EVENT_START;
     bool done = mp_state_settle(state, UINT64_MAX);
-    state->labels.count = 0; /* the remaining labels are of the spool's blocks, which have them, too */
+    state->labels.count = 0; /* the remaining labels belong to blocks of the spool, which has them, too */
     return done;
 }
 
@@ -242,7 +243,8 @@ enum mp_status mp_recover_copy(struct mp_recovering *recovering, struct mp_write
     while (!(status = mp_reader_next(recovering->reader, &chunk, error))) {
         copy_losses(recovering, &chunk, writer);
         status = copy_chunk(recovering, &chunk, writer, error);
-        if (status == MP_INVALID && chunk.kind > MP_CHUNK_STACKS) { /* a chunk that contradicts others counts as lost */
+        if (status == MP_INVALID && chunk.kind > MP_CHUNK_STACKS) { /* a chunk that contradicts other chunks counts as
+                                                                     * lost */
             mp_writer_lost(writer, 1, 0);
             refused++;
         } else if (status) {

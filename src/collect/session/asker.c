@@ -14,7 +14,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define GROUPS_MOST 1024 /* groups of a user that are read; with more, a right may be missed, but never given */
+#define GROUPS_MOST                                                                                                    \
+    1024 /* only this many groups of a user are read: with more, memprof may refuse wrongly, but never                 \
+          * allows wrongly */
 
 struct rights {
     unsigned user, group; /* owner of the files that it makes */
@@ -33,7 +35,7 @@ static void read_groups(const char *text, struct rights *rights)
     }
 }
 
-/* False, with errno: mostly the process is gone. */
+/* False, with errno; mostly because the process is gone. */
 static bool read_rights(uint32_t pid, struct rights *rights)
 {
     char path[64], *line = NULL;
@@ -77,7 +79,7 @@ int mp_asker_may_not_look(uint32_t pid)
     return own.capabilities & ~theirs.capabilities ? EPERM : 0;
 }
 
-/* A path that leads to the root of the process's paths. The kernel drops that root when the process ends. */
+/* A path to the root of the process's paths. The kernel drops this root when the process ends. */
 static void name_root(uint32_t pid, char root[64])
 {
     struct stat facts;
@@ -94,7 +96,7 @@ static bool has_all(uint32_t pid, const struct rights *theirs, const char *root)
            (!*root || (shares(pid, "root") && shares(pid, "ns/mnt")));
 }
 
-/* Takes the process's rights, in a child that runs as root. Capabilities in another namespace do not count here. */
+/* Takes on the process's rights, in a child that runs as root. Capabilities of another namespace do not count here. */
 static bool become(uint32_t pid, const struct rights *rights, const char *root)
 {
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
@@ -120,7 +122,7 @@ static int try_in(const char *root, const char *folder, const struct stat *wante
     return access(path, W_OK | X_OK) ? errno : 0;
 }
 
-/* Tries it in a child with the other process's rights, as rights belong to a whole process. */
+/* Tries to make the file in a child with the other process's rights, since rights belong to a whole process. */
 static int try_as(uint32_t pid, const struct rights *rights, const char *root, const char *folder)
 {
     struct stat wanted;

@@ -1,6 +1,7 @@
 /*
- * The rights of a process that asks memprof to write a file. memprof does so only if that process could: with its user,
- * groups, capabilities, root and mounts at this moment. Landlock domains are not seen. One thread at a time.
+ * The rights of a process that asks memprof to write a file. memprof does so only if that process itself could, with
+ * its user, groups, capabilities, root and mounts at this moment. memprof cannot see Landlock domains. One thread at a
+ * time.
  */
 #pragma once
 
@@ -9,8 +10,8 @@
 
 #include "base/error.h"
 
-/* Finds out whether the process could make `path` (absolute) itself: 0, or the errno of its refusal. ESRCH: the process
- * is gone, and may have dropped root's rights before. */
+/* Finds out whether the process itself could make `path` (absolute): 0, or the errno with which it would fail. ESRCH:
+ * the process is gone, and may have dropped root's rights before that. */
 int mp_asker_refusal(uint32_t pid, const char *path);
 
 /* 0 if the process may ask about others: it is in memprof's own user namespace, and has all of memprof's capabilities.

@@ -25,7 +25,7 @@
 
 #define ANCESTORS_MAX 16
 
-/* Helpers of a program, such as multiprocessing's resource tracker, end a moment after it. */
+/* Helpers of a program, such as multiprocessing's resource tracker, end a moment after the program. */
 #define LEAVE_WITHIN_NS (1 * MP_NS_PER_SECOND)
 #define LOOK_EVERY_NS   (50 * MP_NS_PER_MS)
 
@@ -60,7 +60,7 @@ static const struct mp_recording *owner_of(const struct mp_collector *collector,
     return NULL;
 }
 
-/* A process that was not recorded has no file of its own. The note goes into the last file if no other file fits. */
+/* A process that was not recorded has no file of its own. If no other file fits, the note goes into the last file. */
 static void note_refused(struct mp_collector *collector, struct mp_recording *recording)
 {
     struct mp_refused refused = {0};
@@ -108,7 +108,7 @@ enum mp_status mp_collector_listen(struct mp_collector *collector, struct mp_err
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     memcpy(address.sun_path, collector->socket_path, strlen(collector->socket_path) + 1);
     collector->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    int on = 1; /* connections inherit it: the sender of a message counts, not the process that connected */
+    int on = 1; /* connections inherit this option: the sender of a message counts, not the process that connected */
     if (collector->listener < 0 || setsockopt(collector->listener, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) ||
         bind(collector->listener, (struct sockaddr *)&address, sizeof address) ||
         listen(collector->listener, SOMAXCONN))
@@ -195,8 +195,8 @@ static void tear_down(struct mp_collector *collector)
     mp_vec_free(&collector->paths);
 }
 
-/* Each process takes a few descriptors, and each of its modules another one. Only memprof gets the higher limit, as the
- * command has already started. */
+/* Each recorded process takes a few descriptors, and each of its modules one more. Only memprof gets the higher limit,
+ * as the command has already started. */
 static void allow_many_files(void)
 {
     struct rlimit limit;
@@ -248,7 +248,7 @@ static void reap_snapshots(struct mp_collector *collector, bool wait)
                 mp_snapshots_answer(collector->processes.at[i].recording, number, written);
 }
 
-/* Notes a process's rights while the kernel still has them: until its parent has waited for it. */
+/* Notes a process's rights while the kernel still has them, until its parent has waited for it. */
 static void see_rights(struct mp_collector *collector, size_t index)
 {
     struct mp_recording *recording = collector->processes.at[index].recording;
@@ -334,7 +334,8 @@ static void serve_metrics(struct mp_collector *collector)
     free(recordings);
 }
 
-/* A leak that shows while the program runs may be gone at its end, with its holders. This asks for a look now. */
+/* A leak that shows while the program runs may be gone at its end, and its holders with it. So this function asks for a
+ * look now. */
 static void look_where_suspected(struct mp_collector *collector, struct mp_collected *process)
 {
     uint32_t given = process->recording->config.holders_ms;
@@ -381,7 +382,7 @@ static void wait_for_survivors(struct mp_collector *collector)
     if (survivors.count) mp_survivors_say(&survivors, result->survived, sizeof result->survived);
 }
 
-/* Adds a note to each file that lacks the rest of its process, and to the command's file. */
+/* Adds a note to the file of each process that goes on, and to the command's file. */
 static void note_survivors(const struct mp_collector *collector)
 {
     for (size_t i = 0; i < collector->processes.count && collector->result->survivors; i++)
@@ -441,7 +442,7 @@ enum mp_status mp_collector_run(const struct mp_collector_options *options, stru
         mp_collector_name_command(&collector);
     }
     mp_refused_merge(&result->refused, &collector.unplaced);
-    mp_refused_take(&collector, 0, true, &result->refused); /* who failed meanwhile */
+    mp_refused_take(&collector, 0, true, &result->refused); /* processes that failed meanwhile */
     free(library);
     free(python_folder);
     tear_down(&collector);

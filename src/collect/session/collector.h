@@ -1,6 +1,6 @@
 /*
- * `memprof snapshot`: starts a command, and collects what its processes record until it has ended. One call, on the
- * main thread: a thread that lives as long as the process must hold the spools' futexes.
+ * `memprof snapshot`: starts a command, and collects what its processes record until it has ended. It is one call, on
+ * the main thread: the thread that holds the spools' futexes must live as long as the process.
  */
 #pragma once
 
@@ -13,7 +13,7 @@
 struct mp_collector_options {
     char *const *command;     /* NULL-terminated */
     const char *output;       /* a naming pattern (collect/session/naming.h), absolute */
-    bool in_folder;           /* the user named a folder; each process gets a file in it, named by its role */
+    bool in_folder;           /* the user named a folder, in which each process gets a file named by its role */
     const char *folder;       /* the folder for files, absolute, with a slash at its end */
     bool force;               /* an existing file may be replaced */
     uint64_t file_from_bytes; /* a child process below this peak leaves no file; 0: every process leaves one */
@@ -40,12 +40,13 @@ struct mp_refused {
 };
 
 struct mp_collector_result {
-    int exit_status; /* the command's, as a shell gives it: 128 + signal; 126, 127: it could not be executed or found */
+    int exit_status; /* the command's, as a shell gives it: 128 + signal; 126: it could not be executed; 127: it was not
+                      * found */
     MP_VEC(struct mp_recording_summary) recordings;
     uint64_t units_seen; /* the most steps (or regions) that one process began, if a schedule counts them */
     char note[MP_SPOOL_NOTE_TEXT + 1]; /* the first note of a recorder in a process without a file; "": none */
     size_t survivors;                  /* processes that were still running when recording ended */
-    char survived[320];                /* a sentence about these */
+    char survived[320];                /* a sentence about the survivors */
     struct mp_refused refused;
 };
 

@@ -17,7 +17,7 @@
 #include "collect/session/refused.h"
 #include "format/new_file.h"
 
-#define ACCEPTED_AT_ONCE 16 /* connections a round */
+#define ACCEPTED_AT_ONCE 16 /* connections in one round */
 
 /* ---- naming and creating snapshot files ----------------------------------------------------------------------- */
 
@@ -40,7 +40,7 @@ static enum mp_status create_snapshot_file(void *context, struct mp_recording *r
         char *candidate = mp_naming_path(&collector->naming, &process, number);
         if (!candidate) return mp_fail(error, MP_NO_MEMORY, "out of memory for a file name");
         if (!is_taken(collector, candidate)) {
-            /* A link is followed only if the user named it. Other links may be traps that make memprof write
+            /* A link is followed only if the user named it. Any other link may be a trap that makes memprof write
              * elsewhere. */
             struct stat link;
             bool is_named = !strcmp(candidate, collector->options->output);
@@ -171,8 +171,8 @@ static int64_t clock_offset(const char *process)
     return offset;
 }
 
-/* The difference to add to a process's clock. The kernel knows it, but may name a namespace that only later children
- * enter. The greeting's age therefore decides: a greeting is read soon after it was sent, and never before. */
+/* The difference to add to a process's clock. The kernel gives it, but possibly for a namespace that only later
+ * children enter. So the greeting's age decides: a greeting is read soon after it was sent, and never before. */
 static int64_t clock_shift(pid_t pid, uint64_t sent)
 {
     const int64_t soon = 3 * (int64_t)MP_NS_PER_SECOND;
@@ -198,7 +198,7 @@ static const struct mp_recording *greet(struct mp_collector *collector, const st
     return NULL;
 }
 
-/* The recording of a process. If the command or memprof itself is named, but does not allocate: the recording with most
+/* The recording of a process. For the command or memprof itself, if it does not allocate: the recording with most
  * events. */
 static struct mp_collected *asked_for(const struct mp_collector *collector, uint32_t pid)
 {
@@ -227,7 +227,7 @@ static enum mp_status begin_answer(struct mp_collector *collector, struct mp_rec
     return mp_looks_ask(&collector->looks, recording, wish, error);
 }
 
-/* An overview is written at once, as nothing in it takes time. */
+/* An overview is written at once, since it takes little time. */
 static enum mp_status write_overview(const struct mp_collector *collector, int file, struct mp_error *error)
 {
     struct mp_buffer text = {0};
@@ -271,7 +271,7 @@ static void answer_question(struct mp_collector *collector, const struct ucred *
         status = mp_fail(&error, MP_IO, "cannot write the answer: %s", strerror(EMFILE));
     else if (file < 0 || fstat(file, &facts) || !S_ISREG(facts.st_mode) || facts.st_size)
         status = mp_fail(&error, MP_INVALID, "an empty regular file is wanted for the answer");
-    else if (of_all && fcntl(file, F_GET_SEALS) < 0) /* any other file could make the writer wait */
+    else if (of_all && fcntl(file, F_GET_SEALS) < 0) /* writing to any other kind of file might wait */
         status = mp_fail(&error, MP_INVALID, "a file in memory is wanted for the answer");
     else if (of_all)
         status = write_overview(collector, file, &error);
@@ -297,8 +297,8 @@ static void leave_visitor(struct mp_collector *collector, size_t index)
             (collector->visitors.count - index) * sizeof *collector->visitors.at);
 }
 
-/* Takes a connection from the queue. False: none was waiting, or there is no descriptor for it. Messages of earlier
- * visitors are read first, as the oldest silent visitor may be closed to make room. */
+/* Takes a connection from the queue. False: no connection was waiting, or there is no descriptor for it. Messages of
+ * earlier visitors are read first, since the oldest silent visitor may be closed to make room. */
 static bool take_visitor(struct mp_collector *collector)
 {
     struct pollfd queue = {.fd = collector->listener, .events = POLLIN};
@@ -312,7 +312,7 @@ static bool take_visitor(struct mp_collector *collector)
         }
         mp_fail_errno(&error, "cannot accept its connection");
         mp_refused_add(&collector->unplaced, 0, "", &error);
-        usleep(MP_ROUND_MS * 1000); /* the connection stays in the queue, so do not spin */
+        usleep(MP_ROUND_MS * 1000); /* the connection stays in the queue, so wait instead of spinning */
     }
     if (connection < 0) return false;
     if (!is_connected_to_ours(connection)) {

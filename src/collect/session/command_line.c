@@ -9,8 +9,8 @@
 
 #include "collect/recording/secret_shapes.h"
 
-#define NAME_MAX       64  /* letters of a name that count; a longer one counts by its end */
-#define LOGIN_MAX      256 /* letters of a user and password before @ */
+#define NAME_MAX       64  /* only this many letters of a name count, from its end */
+#define LOGIN_MAX      256 /* most letters of a user and password before @ */
 #define TOKEN_USER     16  /* letters: a user's name is shorter than an access token */
 #define OPTION_LETTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 #define NAME_LETTERS   OPTION_LETTERS "0123456789_-.+"
@@ -20,8 +20,8 @@ static bool is_empty_argument(const char *text, size_t at)
     return !text[at] && (!at || !text[at - 1]);
 }
 
-/* Shows empty arguments as '', since an empty one ends the list. Empty arguments at the end are left out: a program
- * that writes its title there leaves them of its longer line. */
+/* Shows empty arguments as '', since an empty one ends the list. Leaves out empty arguments at the end: they remain
+ * where a program has written a title over its longer command line. */
 static size_t show_empty(char *text, size_t length, size_t room)
 {
     size_t more = 0;
@@ -88,10 +88,10 @@ static bool ends_in_one_of(const char *text, const char *const *list, char befor
 
 enum naming { NO_SECRET, NAMES_KEY, NAMES_SECRET };
 
-/* NAMES_KEY: "--key" and "--text-key" often name a column, and often a secret. */
+/* NAMES_KEY: names such as "--key" and "--text-key" may mean a column or a secret. */
 static enum naming names_a_secret(const char *name, size_t length)
 {
-    /* The last words of a secret's name. Before those of the second list, letters may precede within the word. */
+    /* The last words of a secret's name. For endings of the second list, the word may begin with other letters. */
     static const char *const endings[] = {
         "pwd", "pass", "passcode", "credentials", "credential", "creds",     "pat",  "auth", "cookie", "jwt",
         "pin", "sas",  "otp",      "bearer",      "pw",         "sessionid", "cred", "psk",  NULL};
@@ -133,8 +133,8 @@ static bool is_word(const char *word, size_t length, const char *wanted)
     return length == strlen(wanted) && !strncmp(word, wanted, length);
 }
 
-/* True if the value after such a name is no secret: a constant of a language, a number, or after --text-key (not --key)
- * a column's name.
+/* True if the value after a telling name is no secret: it is a constant of a language, a number, or after --text-key
+ * (not --key) a column's name.
  */
 static bool is_harmless(enum naming naming, const char *name, const char *value, size_t length)
 {
@@ -177,7 +177,7 @@ static bool is_name_letter(char letter)
     return isalnum((unsigned char)letter) || letter == '_' || letter == '-' || letter == '.';
 }
 
-/* The secret's beginning after "Bearer" or a similar word. */
+/* The beginning of the secret, after "Bearer" or a similar word. */
 static char *behind_scheme(char *value)
 {
     static const char *const schemes[] = {"bearer ", "basic ", "token ", "digest ", "apikey "};
@@ -186,7 +186,7 @@ static char *behind_scheme(char *value)
     return value;
 }
 
-/* Masks a value that follows `separator` after a secret's name, up to its end. The end is its closing quote, or in a
+/* Masks a value that follows `separator` after a secret's name, up to its end. The end is the closing quote, or in a
  * header ("Name: value") the line's end. Otherwise it is a character that ends values in JSON, a query, a list or a
  * shell. Returns the position to continue from. */
 static char *mask_value(const struct marked *line, enum naming naming, const char *name, char *value, char separator)
@@ -211,7 +211,7 @@ static char *mask_value(const struct marked *line, enum naming naming, const cha
     return value + length;
 }
 
-/* True for names that sign an address in its query, and are harmless elsewhere. */
+/* True for names of signatures in a URL's query; elsewhere these names are harmless. */
 static bool signs_a_query(const char *name, size_t length)
 {
     static const char *const names[] = {"sig", "signature", "key", "code", "credential", "hmac", "st", "policy", NULL};
@@ -266,13 +266,13 @@ static void mask_named(const struct marked *line, char *argument)
 enum rule_kind {
     VALUE,    /* the option's value, in the next word or attached */
     ATTACHED, /* only an attached value: mysql -pSECRET */
-    LOGIN,    /* likewise, for a value USER:SECRET */
+    LOGIN,    /* an attached value USER:SECRET */
     BARE,     /* each word that is no option; of NAME=SECRET only the value */
     ORACLE,   /* each word USER/SECRET */
 };
 
-/* Commands with secrets that have no name. Words that must come before, if any; URL stands for any URL. Each word has
- * blanks around it. */
+/* Commands that take secrets without a name. A rule has the words that must come before the secret, if any; URL stands
+ * for any URL. Each word has blanks around it. */
 static const struct command_rule {
     const char *commands, *option;
     enum rule_kind kind;
@@ -311,13 +311,13 @@ static const struct command_rule {
     {" ab ", "-A", LOGIN, NULL},
 };
 
-/* State of reading one command of a line: what its earlier words say about the next one. */
+/* State of reading one command of a line: facts from earlier words that matter for the next word. */
 struct words {
-    const struct command_rule *rule; /* the rule whose option came before; NULL: none */
+    const struct command_rule *rule; /* the rule whose option was the previous word; NULL: none */
     char command[NAME_MAX];          /* the command with blanks around it; empty: not known */
-    const char *name;                /* an option or setting before that names a secret */
+    const char *name;                /* the previous word, if it is an option or setting that names a secret */
     size_t name_length;
-    uint32_t open;      /* bit i: the words that rules[i] demands have come */
+    uint32_t open;      /* bit i: all words that rules[i] demands have come */
     bool set, of_user;  /* "set" came before; "--user" came before */
     bool in_line;       /* the command is in a shell's line, which may be prose */
     const char *echoed; /* the text that `echo` pipes into this command; NULL: none */
@@ -397,7 +397,7 @@ static bool is_no_value(const struct words *words, const char *word, size_t leng
     return words->in_line && !is_quoted && strspn(word, "abcdefghijklmnopqrstuvwxyz,.?!") >= length;
 }
 
-/* "-phunter2" for a client that the table lacks: letters and digits, but not -pix_fmt or -p8080:80. */
+/* True for "-phunter2" after a client that the table lacks: letters and digits, but not -pix_fmt or -p8080:80. */
 static bool seems_attached_password(const char *word, size_t length)
 {
     bool digits = false, letters = false;
@@ -434,7 +434,7 @@ static bool take_option(const struct marked *line, struct words *words, const ch
     return false;
 }
 
-/* Marks a word that its command takes without an option. */
+/* Marks a word that the command takes as a secret without an option. */
 static bool take_bare(const struct marked *line, const struct words *words, const char *word, size_t length)
 {
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
@@ -450,7 +450,7 @@ static bool take_bare(const struct marked *line, const struct words *words, cons
     return false;
 }
 
-/* Marks the secret in a word, if the words before show that it is one. */
+/* Marks the secret in a word, if earlier words show that the word has one. */
 static void take_word(const struct marked *line, struct words *words, const char *word, size_t length)
 {
     struct words before = *words;
@@ -525,7 +525,7 @@ static size_t word_length(const char *word, const char *end)
     return length;
 }
 
-/* Begins the next command of a line. The command between `begin` and `end` may echo a text into it. */
+/* Begins the next command of a line. The previous command, between `begin` and `end`, may echo a text into it. */
 static void begin_command(struct words *words, const char *begin, const char *end, const char *separator)
 {
     *words = (struct words){.in_line = true};
@@ -537,7 +537,7 @@ static void begin_command(struct words *words, const char *begin, const char *en
     words->echoed_length = (size_t)(end - echoed);
 }
 
-/* Masks the words of a shell's line, as in sh -c '...'. `depth`: how many levels of lines in quotes to follow. */
+/* Masks the words of a shell's line, as in sh -c '...'. `depth`: levels of quoted lines to follow. */
 static void mask_line(const struct marked *line, char *argument, size_t bytes, int depth)
 {
     struct words words = {.in_line = true};

@@ -122,7 +122,7 @@ bool mp_control_socket_of(pid_t pid, char *path, size_t room)
     return found;
 }
 
-/* The first child of a memprof, the command that it started: the child knows the socket. */
+/* The first child of a memprof, which is the command that it started. This child knows the socket. */
 static pid_t first_child(pid_t pid)
 {
     char name[96];
@@ -134,8 +134,8 @@ static pid_t first_child(pid_t pid)
     return child;
 }
 
-/* True if the listener is the memprof of `pid`, or of its child: after a collector's end, another user may listen at
- * its place. */
+/* True if the listener is the memprof of `pid`, or of its child. This is checked because another user may listen at
+ * that path after a collector's end. */
 static bool is_memprof_of(int connection, pid_t pid, pid_t child)
 {
     struct ucred peer;
@@ -192,7 +192,7 @@ static enum mp_status send_question(int connection, struct mp_control_question *
 static enum mp_status receive_answer(int connection, struct mp_control_answer *answer, struct mp_error *error)
 {
     ssize_t got;
-    do /* a process that was stopped and continues is interrupted, as the socket has a limit */
+    do /* a process that is stopped and continued gets EINTR, because the socket has a time limit */
         got = recv(connection, answer, sizeof *answer, 0);
     while (got < 0 && errno == EINTR);
     if (got != sizeof *answer || answer->magic != MP_CONTROL_MAGIC || answer->version != MP_CONTROL_VERSION)
@@ -203,8 +203,8 @@ static enum mp_status receive_answer(int connection, struct mp_control_answer *a
     return answer->status ? mp_fail(error, status, "%s", answer->text) : MP_OK;
 }
 
-/* Asks the user's sessions in turn for the process, as an attached program does not know its socket. A session that
- * records it names it in the refusal to write to /dev/null. */
+/* Asks the user's sessions in turn for the process, because an attached program does not know its socket. The question
+ * asks for an answer in /dev/null: the session that records the process names it in its refusal. */
 static bool find_attached(pid_t pid, char *path, size_t room)
 {
     struct mp_intern paths = {0};
@@ -228,7 +228,7 @@ static bool find_attached(pid_t pid, char *path, size_t room)
     return found;
 }
 
-/* *child: the process that knew the path, if `pid` itself did not; else 0. */
+/* *child: the child that knew the path, if `pid` itself did not; else 0. */
 static enum mp_status find_path(pid_t pid, char *path, size_t room, pid_t *child, struct mp_error *error)
 {
     *child = 0;

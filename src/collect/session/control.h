@@ -1,8 +1,8 @@
 /*
  * Questions to a running collector, on the socket that recorded programs know. The socket is in a folder that only the
  * user may open. Only processes of the user and root get answers. A question is one message of fixed size. If it asks
- * for a file, it comes with the descriptor of an empty regular file for the answer. The client thus chooses the place.
- * The answer is one message of fixed size.
+ * for a file, it comes with the descriptor of an empty regular file for the answer. So the client chooses the file's
+ * path. The answer is one message of fixed size.
  */
 #pragma once
 
@@ -21,7 +21,8 @@
 enum mp_control_command {
     MP_CONTROL_LIVE = 1,     /* write the live blocks as a snapshot file (collect/recording/recording.h) */
     MP_CONTROL_SNAPSHOT = 2, /* write the whole recording so far (collect/session/snapshots.h) */
-    MP_CONTROL_HOLDERS = 3,  /* likewise, after the program has looked for holders of its tensors */
+    MP_CONTROL_HOLDERS = 3,  /* write the whole recording so far, after the program has looked for holders of its
+                              * tensors */
     MP_CONTROL_OVERVIEW =
         4,               /* write the figures of all processes as JSON (collect/session/collector_parts.h), at once */
     MP_CONTROL_BARE = 5, /* as MP_CONTROL_LIVE, without functions and lines of native frames: for clients that ask
@@ -43,10 +44,10 @@ struct mp_control_answer {
 
 /* ---- the collector's side ---- */
 
-/* Reads one message of at most `room` bytes. Returns its size. 0: none came within the socket's time limit, it was
- * longer, or it had more than one descriptor. *file: the descriptor that came with it, to be closed; -1: none;
- * MP_CONTROL_NO_ROOM: this process has no free descriptor for it. *who: the sender at that time, on a socket with
- * SO_PASSCRED; else its pid is 0. */
+/* Reads one message of at most `room` bytes. Returns its size. 0: no message came within the socket's time limit, or it
+ * was too long, or it had more than one descriptor. *file: the descriptor that came with it, which the caller closes;
+ * -1: none; MP_CONTROL_NO_ROOM: this process has no free descriptor for it. *who: the sender at that time, on a socket
+ * with SO_PASSCRED; else its pid is 0. */
 size_t mp_control_receive(int connection, void *message, size_t room, int *file, struct ucred *who);
 /* True if the message is a question of this version. */
 bool mp_control_is_question(const void *message, size_t size, struct mp_control_question *question);
@@ -54,7 +55,7 @@ void mp_control_answer(int connection, enum mp_status status, uint32_t pid, cons
 
 /* ---- the client's side ---- */
 
-/* The path of the socket that a process knows from its start; false: it knows none. */
+/* The path of the socket in the environment with which a process began; false: there is none. */
 bool mp_control_socket_of(pid_t pid, char *path, size_t room);
 /* The path of the socket of the collector that records process `pid`, or that is process `pid`. */
 enum mp_status mp_control_find(pid_t pid, char *path, size_t room, struct mp_error *error);
@@ -62,23 +63,24 @@ enum mp_status mp_control_find(pid_t pid, char *path, size_t room, struct mp_err
  * becomes readable when the answer is complete. MP_NOT_FOUND: nobody listens there. */
 enum mp_status mp_control_begin(const char *path, enum mp_control_command command, pid_t pid, int file, int *connection,
                                 struct mp_error *error);
-/* Takes the answer from such a connection. */
+/* Takes the answer from a connection of mp_control_begin(). */
 enum mp_status mp_control_end(int connection, struct mp_error *error);
 
 /* Asks the collector that records process `pid`, or that is process `pid`, for a file of the live blocks. *fd: an
  * anonymous file, at its beginning, to be closed; *answered_pid: the process that it describes. */
 enum mp_status mp_control_ask_live(pid_t pid, int *fd, pid_t *answered_pid, struct mp_error *error);
-/* Likewise for the whole recording so far, into `fd`, an empty regular file. */
+/* Asks in the same way for the whole recording so far, into `fd`, an empty regular file. */
 enum mp_status mp_control_ask_snapshot(pid_t pid, int fd, pid_t *answered_pid, struct mp_error *error);
-/* As mp_control_ask_live, but for the whole recording so far, ending with a look of now. */
+/* Asks like mp_control_ask_live(), but for the whole recording so far, ending with a look for holders that is made
+ * now. */
 enum mp_status mp_control_ask_holders(pid_t pid, uint32_t budget_ms, int *fd, pid_t *answered_pid,
                                       struct mp_error *error);
 
 /*
  * The sessions of this user on this machine: the sockets of running collectors. Sockets in the usual folders are found
- * at once, others through the environment of the user's processes. One thread at a time.
+ * at once, other sockets through the environment of the user's processes. One thread at a time.
  */
 
-/* Adds the path of each possible socket of a session to `paths`. Nobody may be listening there any more. `thorough`:
+/* Adds the path of each possible socket of a session to `paths`. A socket may have no listener any more. `thorough`:
  * also searches all processes, which takes some 20 microseconds each. False: memory is short. */
 bool mp_sessions_find(bool thorough, struct mp_intern *paths);

@@ -60,8 +60,8 @@ bool mp_finisher_add(struct mp_finisher *finisher, struct mp_recording *recordin
     if (queued) return false;
     finished->recording = recording;
     finished->owner = owner;
-    struct mp_leaving unshared = {.rows = {0}}; /* a thread may be at work, so notes about left-out files are not passed
-                                                 * on */
+    struct mp_leaving unshared = {.rows = {0}}; /* the thread may be at work, so notes about left-out files are not
+                                                 * shared with it */
     mp_leaving_finish(&unshared, recording, 0, &finished->summary);
     mp_leaving_free(&unshared);
     return true;

@@ -113,8 +113,8 @@ static void add_preloads(struct additions *to, const struct mp_launch *launch)
     add_variable(to, prepended("LD_PRELOAD", all));
 }
 
-/* The shim's start comes first: Python runs only the first sitecustomize that it finds. memprof's runs the program's
- * afterwards. */
+/* The shim's start comes first: Python runs only the first sitecustomize that it finds. memprof's sitecustomize runs
+ * the program's afterwards. */
 static void add_python_path(struct additions *to, const struct mp_launch *launch)
 {
     char both[2 * PATH_MAX];
@@ -128,10 +128,10 @@ static void add_all(struct additions *to, const struct mp_launch *launch)
     snprintf(session, sizeof session, "%c;%s", MP_SESSION_VERSION, launch->socket_path);
     add_preloads(to, launch);
     add_variable(to, entry_of(MP_SESSION_VARIABLE, session));
-    /* Another tool's injection stays: there can be only one of each kind. */
+    /* An injection of another tool stays, because there can be only one of each kind. */
     if (!getenv(MP_NVTX_VARIABLE)) add_variable(to, entry_of(MP_NVTX_VARIABLE, launch->library));
     if (launch->cupti && !getenv(MP_CUDA_VARIABLE)) add_variable(to, entry_of(MP_CUDA_VARIABLE, launch->library));
-    /* For gcc's sanitizer, a library of the program that expects to be loaded first. */
+    /* For gcc's address sanitizer, which expects to be loaded first in the program. */
     add_variable(to, prepended("ASAN_OPTIONS", "verify_asan_link_order=0"));
     if (launch->libunwind) add_variable(to, entry_of(MP_UNWIND_VARIABLE, "libunwind"));
     if (launch->python_folder) add_python_path(to, launch);

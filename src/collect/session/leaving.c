@@ -11,7 +11,7 @@
 #include "collect/recording/recording_parts.h"
 #include "model/model.h"
 
-#define JUDGED_MAX (UINT64_C(4) << 20) /* bytes of a file that is judged, as it is read in a moment */
+#define JUDGED_MAX (UINT64_C(4) << 20) /* only files up to this size are judged, because they are read in a moment */
 
 /* A process matters in any case if it used a device, lost events, or is not known to have ended well. */
 bool mp_leaving_may(struct mp_recording *recording, uint64_t below_bytes)
@@ -72,7 +72,7 @@ static bool judge_file(struct mp_recording_summary *summary)
     return mp_memory_try(look_for_leaks, &judgement) && judgement.whole;
 }
 
-/* The row for the owner's processes of that role; NULL: none, and no room for one. */
+/* The row for the owner's processes of that role; NULL: there is no row, and no memory for one. */
 static struct mp_left_out *row_of(struct mp_leaving *leaving, uint64_t owner, const char role[MP_MEMBER_TEXT])
 {
     struct mp_left_out row = {.owner = owner};
@@ -123,7 +123,7 @@ static void leave_out(struct mp_leaving *leaving, uint64_t owner, const struct m
     summary->left_out = true;
 }
 
-/* A file with few events cannot show a leak, and is probably removed. */
+/* A file with few events cannot show a leak, and will probably be removed: it needs no symbols. */
 static void forgo_symbols(struct mp_recording *recording)
 {
     if (recording->symbols)

@@ -9,10 +9,12 @@
 #include "collect/session/control.h"
 
 #define BEGINS_WITHIN_NS (3 * MP_NS_PER_SECOND)
-#define ENDS_WITHIN_NS   (3 * MP_NS_PER_SECOND)  /* time beyond the budget, which counts only the thread's own time */
-#define LOOKS_AT_ONCE    16                      /* requested looks, each with a file and a connection */
-#define WALL             25                      /* the same number as in python/libmemprof_torch/holders.py */
-#define LOOKS_WITHIN_NS  (20 * MP_NS_PER_SECOND) /* with both times above, less than the asker waits: control.c */
+#define ENDS_WITHIN_NS                                                                                                 \
+    (3 * MP_NS_PER_SECOND)                      /* time beyond the budget, because the budget counts only the thread's \
+                                                 * own time */
+#define LOOKS_AT_ONCE   16                      /* most requested looks, each with a file and a connection */
+#define WALL            25                      /* the same number as in python/libmemprof_torch/holders.py */
+#define LOOKS_WITHIN_NS (20 * MP_NS_PER_SECOND) /* with both times above, less than the client's wait in control.c */
 
 static void withdraw(struct mp_recording *recording, uint32_t number)
 {
@@ -26,8 +28,8 @@ struct mapped_file {
     unsigned long long inode;
 };
 
-/* Searches a process's mappings. With an address, sets `file` to the file mapped at `at`; without, says whether that
- * file is mapped at all. */
+/* Searches a process's mappings. With an address `at`, sets `file` to the file mapped there. Without one, says whether
+ * `file` is mapped at all. */
 static bool find_mapping(uint32_t pid, const void *at, struct mapped_file *file)
 {
     char path[64], *line = NULL;

@@ -8,18 +8,18 @@
 #include <string.h>
 #include <unistd.h>
 
-#define PARENTS_MAX     8                   /* ancestors to read; a launcher is nearer */
+#define PARENTS_MAX     8                   /* most ancestors to read: a launcher is nearer */
 #define ENVIRONMENT_MAX (UINT64_C(4) << 20) /* bytes of an environment that are read */
 #define NUMBER_MOST     999999999u
 #define NAMES           3
 
-/* The variables of a launcher; of several in a row, the first with a number counts. Open MPI's NODE_RANK is not a
- * node's number: it counts a node's ranks over all of its jobs. */
+/* The variables of a launcher. If a row names several, the first one with a number counts. Open MPI's NODE_RANK is not
+ * a node's number: it counts the ranks of a node over all jobs. */
 struct launcher {
     const char *rank, *local_rank[NAMES], *world_size[NAMES], *node[NAMES], *role, *job[NAMES];
 };
 
-/* If two launchers give ranks, and neither is known to be nearer, the first one counts. */
+/* If two launchers give ranks, and neither is known to be nearer, the first in this list counts. */
 static const struct launcher launchers[] = {
     {.rank = "RANK",
      .local_rank = {"LOCAL_RANK"},
@@ -83,7 +83,7 @@ static void take_number(struct mp_member *member, enum mp_member_number which, c
         }
 }
 
-/* In how many of the outer environments the launcher gives the same rank: fewer is nearer. */
+/* The number of outer environments in which the launcher gives the same rank. The fewer, the nearer is the launcher. */
 static size_t distance(const struct launcher *launcher, uint32_t rank, const struct mp_environment *outer, size_t count)
 {
     uint32_t other;
@@ -126,7 +126,7 @@ static void take_text(char to[MP_MEMBER_TEXT], const struct mp_environment *envi
     if (text && !is_empty_word(text, length)) mp_member_text(to, text, length);
 }
 
-/* Drops numbers that contradict the rank: the rank stays, as names are made from it. */
+/* Drops numbers that contradict the rank. The rank stays, because names are made from it. */
 static void drop_contradictions(struct mp_member *member)
 {
     uint32_t size = member->number[MP_MEMBER_WORLD_SIZE], known = member->known;
@@ -163,7 +163,7 @@ void mp_membership_of_environment(const struct mp_environment *own, const struct
         if (launcher->role) take_text(member->role, own, launcher->role);
         drop_contradictions(member);
     }
-    /* A scheduler's job counts before a launcher's, which nobody else knows by its name. */
+    /* A scheduler's job name counts before a launcher's, which only the launcher knows. */
     for (size_t i = LAUNCHERS; i-- > 0;)
         for (size_t j = 0; j < NAMES && launchers[i].job[j]; j++)
             take_text(member->job, own, launchers[i].job[j]);
@@ -235,7 +235,7 @@ static const char *role_of_command(const struct mp_environment *own, const struc
     return NULL;
 }
 
-/* True if the thread has the name that newer versions of PyTorch give it. */
+/* True if the thread has the name that newer versions of PyTorch give to a loader's worker. */
 static bool is_named_loader(uint32_t pid)
 {
     struct mp_environment name = read_file(pid, "comm", 64);
@@ -244,7 +244,7 @@ static bool is_named_loader(uint32_t pid)
     return is;
 }
 
-/* A launcher may run its own command again as a rank; the environment differs then. */
+/* A launcher may run its own command line again as a rank; only the environment then differs. */
 static void read_role(uint32_t pid, uint32_t parent, bool same_environment, struct mp_member *member)
 {
     struct mp_environment own = read_file(pid, "cmdline", ENVIRONMENT_MAX), parents = {0};

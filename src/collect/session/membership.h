@@ -8,16 +8,16 @@
 #include "base/member.h"
 
 /* Reads rank, node and role from the process's initial environment, its command line and its parent. Ranks come from
- * the nearest launcher (torchrun, Open MPI, PMIx, PMI, Slurm), roles from torchrun and multiprocessing. Ranks that a
- * program gives out itself after its start are not seen. Roles that only stacks show are set later
+ * the nearest launcher (torchrun, Open MPI, PMIx, PMI, Slurm), roles from torchrun and multiprocessing. memprof cannot
+ * see ranks that a program gives out itself after its start. Roles that only stacks show are set later
  * (collect/recording/recording_parts.h). */
 void mp_membership_read(uint32_t pid, struct mp_member *member);
 
-/* The process that started it; 0: not known, or it has no parent here. */
+/* The parent of a process; 0: not known, or it has no parent in this pid namespace. */
 uint32_t mp_membership_parent(uint32_t pid);
 
-/* The same from an environment alone, as in /proc/PID/environ. `outer`: environments of the process's ancestors,
- * nearest first. They show which launcher is nearest. */
+/* Reads the same facts from an environment alone, in the form of /proc/PID/environ. `outer`: environments of the
+ * process's ancestors, nearest first. They show which launcher is nearest. */
 struct mp_environment {
     const char *data; /* entries, each with its NUL */
     size_t size;

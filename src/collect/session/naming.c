@@ -104,7 +104,7 @@ char *mp_naming_path(const struct mp_naming *naming, const struct mp_named *proc
     }
     char *name = (char *)path.data, *slash = strrchr(name, '/'), *dot = strrchr(slash ? slash : name, '.');
     if (!number) return name;
-    /* With %p or %r in the pattern, the pid adds nothing, so only a number is added. */
+    /* If the pattern has %p or %r, the pid would add nothing, so only a number is added. */
     bool apart = mp_naming_separates_processes(naming->pattern);
     char between[32] = "";
     if (!apart) snprintf(between, sizeof between, ".%u", process->pid);

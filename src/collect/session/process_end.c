@@ -27,8 +27,8 @@ static bool from_kernel(int pidfd, int *wait_status)
     return true;
 }
 
-/* True if the kernel shows us files that it shows only to a debugger. A link of an ended process leads nowhere. The
- * kernel says so only to those who may look: others are refused first. */
+/* True if the kernel shows us files of the process that only a debugger may see. A link of an ended process leads
+ * nowhere. The kernel says so only to processes with that right, and refuses all others first. */
 static bool is_open_to_us(uint32_t pid)
 {
     char path[64], ignored[2];
@@ -36,9 +36,9 @@ static bool is_open_to_us(uint32_t pid)
     return readlink(path, ignored, sizeof ignored) >= 0 || errno == ENOENT;
 }
 
-/* The wait status of an ended process without a waiting parent: the last field of its stat, which is 0 without the
- * right to look. The link is checked first: once the parent has waited, it is missing for everybody, and so is the
- * stat. */
+/* The wait status of an ended process whose parent has not waited for it yet: the last field of its stat. Without the
+ * right to see it, the field is 0. So the link is checked first. Once the parent has waited, link and stat are missing
+ * for everybody. */
 static bool from_proc(uint32_t pid, int *wait_status)
 {
     char path[64], text[2048];

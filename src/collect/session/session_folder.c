@@ -18,7 +18,7 @@
 static const char prefix[] = "memprof-";
 enum { SUFFIX = 6, OLD_S = 60, SWEPT_AT_ONCE = 4096 };
 
-/* The collector holds it open and locked. The collector's end unlocks it in every case. */
+/* The collector holds the folder open and locked. However the collector ends, the kernel then unlocks the folder. */
 static int lock(const char *path)
 {
     int folder = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -27,7 +27,7 @@ static int lock(const char *path)
     return -1;
 }
 
-/* A new folder may be neither locked nor listened on yet. It is locked before it has a socket. */
+/* A new folder may have no lock and no listener yet. It gets its lock before it has a socket. */
 static bool is_left_and_ours(int folder)
 {
     struct stat facts, socket_facts;
@@ -89,13 +89,13 @@ static void sweep(const char *parent)
 enum mp_status mp_session_folder_make(char folder[MP_SESSION_FOLDER_ROOM], int *locked, struct mp_error *error)
 {
     const char *parent = getenv("XDG_RUNTIME_DIR");
-    struct stat facts; /* under sudo it is another user's, who could exchange its contents */
+    struct stat facts; /* under sudo, another user may own the folder, and could exchange its contents */
     if (!parent || strlen(parent) > 32 || access(parent, W_OK) || stat(parent, &facts) || facts.st_uid != geteuid())
         parent = "/tmp";
     sweep(parent);
     snprintf(folder, MP_SESSION_FOLDER_ROOM, "%s/%sXXXXXX", parent, prefix);
     if (!mkdtemp(folder)) return mp_fail_errno(error, "cannot make a folder in %s", parent);
     if (chmod(folder, 0700)) return mp_fail_errno(error, "cannot open %s to its owner", folder); /* umask 0777 */
-    *locked = lock(folder); /* if the file system has no locks, others cannot lock it either */
+    *locked = lock(folder); /* if the file system has no locks, other processes cannot lock the folder either */
     return MP_OK;
 }

@@ -9,7 +9,7 @@
 #define MP_SESSION_SOCKET      "socket" /* the socket's name in the folder */
 
 /* Makes a folder in $XDG_RUNTIME_DIR, else in /tmp. Removes folders there that killed memprofs of this user left.
- * `locked`: a descriptor of the folder, to be kept open while the folder is in use; the caller closes it. */
+ * `locked`: a descriptor of the folder. The caller keeps it open while the folder is in use, then closes it. */
 enum mp_status mp_session_folder_make(char folder[MP_SESSION_FOLDER_ROOM], int *locked, struct mp_error *error);
 
 /* True if a folder has such a name. */

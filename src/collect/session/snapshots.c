@@ -42,7 +42,7 @@ static _Noreturn void run_child(const struct mp_snapshots *snapshots, struct mp_
     signal(SIGHUP, SIG_IGN);
     if (job->of == MP_SNAPSHOT_OF_BARE) {
         recording->symbols = NULL;
-        setpriority(PRIO_PROCESS, 0, BARE_NICE); /* the program comes first */
+        setpriority(PRIO_PROCESS, 0, BARE_NICE); /* the recorded program comes first */
     }
     int own = job->path ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : fd; /* the writer closes its own descriptor */
     enum mp_status status = (job->of ? mp_live_file_write : write_now)(recording, own, &outcome->error);
@@ -97,8 +97,8 @@ static enum mp_status refuse_file(uint32_t pid, const char *path, int reason, st
     return mp_fail(error, MP_IO, "pid %u cannot write %s: %s", pid, path, strerror(reason));
 }
 
-/* Takes the descriptor that the program has open. Kernels before 5.6, and containers, refuse that. If the program has
- * no more rights than memprof, its file is then opened anew. -1 with errno. */
+/* Copies a descriptor that is open in the program. Kernels before 5.6, and containers, refuse this. The file is then
+ * opened anew, if the program has no more rights than memprof. -1 with errno. */
 static int take_descriptor(uint32_t pid, int theirs)
 {
     char name[64];
@@ -196,7 +196,7 @@ static enum mp_status begin(struct mp_snapshots *snapshots, struct mp_recording 
     return status;
 }
 
-#define ANSWERS_AT_ONCE 16 /* each is a process with a copy of the collector's data */
+#define ANSWERS_AT_ONCE 16 /* most snapshots at one time: each is a process with a copy of the collector's data */
 
 static bool are_too_many(const struct mp_snapshots *snapshots)
 {
@@ -217,7 +217,7 @@ enum mp_status mp_snapshots_start_for(struct mp_snapshots *snapshots, struct mp_
             mp_fail(error, MP_BUSY, "memprof answers %d questions about its programs already; ask again in a while",
                     ANSWERS_AT_ONCE);
     else
-        mp_recording_round(recording, false); /* so that the state is that of the request, not of the last round */
+        mp_recording_round(recording, false); /* so that the state is the one at the request, not at the last round */
     if (!status) status = prepare(recording, of, error);
     if (!status) status = start_child(snapshots, recording, &job, &outcome, fd, error);
     close(fd);

@@ -33,14 +33,14 @@ struct mp_snapshot_calls {
 enum mp_snapshot_of {
     MP_SNAPSHOT_OF_ALL,  /* the recording so far */
     MP_SNAPSHOT_OF_LIVE, /* the live blocks (collect/recording/recording.h) */
-    MP_SNAPSHOT_OF_BARE, /* likewise, without names of native frames: for clients that ask repeatedly while the program
-                          * works
+    MP_SNAPSHOT_OF_BARE, /* the live blocks without names of native frames, for clients that ask repeatedly while the
+                          * program works
                           */
 };
 
 struct mp_snapshot_job {
     pid_t child;
-    char *path;                         /* owned; NULL: the file is another process's */
+    char *path;                         /* owned; NULL: the file belongs to another process */
     struct mp_new_file file;            /* next to the recording; the child moves it there */
     struct mp_snapshot_outcome *shared; /* with the child */
     uint64_t recording;                 /* its id */
@@ -59,8 +59,8 @@ struct mp_snapshots {
 /* Begins the requested snapshots of this recording. */
 void mp_snapshots_serve(struct mp_snapshots *snapshots, struct mp_recording *recording);
 /* Begins a snapshot into `fd`, an empty file, for the process that waits at `connection`. When the file is complete,
- * the process gets an answer, and the connection is closed. Takes over both, also on failure; the caller then
- * answers. */
+ * the process gets an answer, and the connection is closed. Takes over both, even if it fails; after a failure, the
+ * caller answers. */
 enum mp_status mp_snapshots_start_for(struct mp_snapshots *snapshots, struct mp_recording *recording,
                                       enum mp_snapshot_of of, int fd, int connection, struct mp_error *error);
 

@@ -12,7 +12,7 @@
 
 #define NAMED_MOST 4
 
-/* A process that greeted, but recorded nothing, is known only by its environment. */
+/* Without a recording, a process that has greeted is known only by its environment. */
 static bool is_recorded(const struct mp_collector *collector, uint32_t pid)
 {
     for (size_t i = 0; i < collector->processes.count; i++)

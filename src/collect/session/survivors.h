@@ -1,6 +1,6 @@
 /*
- * Processes of a session that outlive its command: recorded ones, and ones with its environment that have allocated
- * nothing yet. A daemon that emptied its environment before its first allocation is not found.
+ * Processes of a session that outlive its command: recorded ones, and others with the session's environment that have
+ * allocated nothing yet. A daemon that emptied its environment before its first allocation is not found.
  */
 #pragma once
 
@@ -14,8 +14,8 @@ struct mp_survivors {
 
 /* Reads the environment of each process that the user may read: some ten microseconds each. */
 void mp_survivors_find(const struct mp_collector *collector, struct mp_survivors *survivors);
-/* True while any of them lives. Checks the known ones first, and searches for others only after these have ended, since
- * --wait may take hours. `survivors`: zeroes, or the last result. */
+/* True while any of the survivors lives. Checks the known ones first, and searches for others only after these have
+ * ended, since --wait may take hours. `survivors`: zeroes, or the last result. */
 bool mp_survivors_are_left(const struct mp_collector *collector, struct mp_survivors *survivors);
 /* One sentence without a full stop. */
 void mp_survivors_say(const struct mp_survivors *survivors, char *text, size_t room);

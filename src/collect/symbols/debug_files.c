@@ -70,7 +70,7 @@ static int try_path(const struct proof *proof, const char *root, int root_length
     return -1;
 }
 
-/* Tries a name relative to /usr/lib/debug, first under the module's own root, then under ours. */
+/* Tries a name relative to /usr/lib/debug, first under the module's root, then under memprof's own root. */
 static int try_debug_folder(const struct proof *proof, const struct mp_debug_search *search, const char *name,
                             char **found)
 {
@@ -93,8 +93,7 @@ static int try_build_id(const struct proof *proof, const struct mp_debug_search 
     return try_debug_folder(proof, search, name, found);
 }
 
-/* `from` is the file that names the link. The target is in the same folder, in .debug there, or under
- * /usr/lib/debug. */
+/* `from` is the file with the link. The target is in the folder of `from`, in .debug there, or under /usr/lib/debug. */
 static int try_link(const struct proof *proof, const struct mp_debug_search *search, const char *from, const char *link,
                     char **found)
 {
@@ -128,6 +127,6 @@ int mp_find_debug_file(Dwfl_Module *module, void **userdata, const char *module_
     if (proof.build_id_size) fd = try_build_id(&proof, search, found);
     /* If the alternate file of dwz is wanted, file_name is the debug file, and the link is relative to it. */
     if (fd < 0 && link) fd = try_link(&proof, search, file_name ? file_name : search->path, link, found);
-    errno = 0; /* libdwfl takes any other value for a failure of the search instead of "there is none" */
+    errno = 0; /* for libdwfl, any other value means that the search failed, instead of "there is none" */
     return fd;
 }

@@ -14,7 +14,7 @@ struct mp_extent {
     int rank;
 };
 
-/* From `start` to the next edge, addresses belong to `value`; 0: to no range. */
+/* From `start` to the next edge, addresses belong to `value`; 0: they belong to no range. */
 struct mp_extent_edge {
     uint64_t start, value;
 };
@@ -26,7 +26,7 @@ struct mp_extents {
 
 /* Adds [start, end) for value, which is not 0; ignores an empty range. False if memory is short. */
 bool mp_extents_add(struct mp_extents *extents, uint64_t start, uint64_t end, uint64_t value, int rank);
-/* Prepares for mp_extents_find(); false if memory is short (then nothing is found). */
+/* Prepares for mp_extents_find(); false if memory is short; lookups then find nothing. */
 bool mp_extents_seal(struct mp_extents *extents);
 /* The value of the range that holds the address, or 0. */
 uint64_t mp_extents_find(const struct mp_extents *extents, uint64_t address);

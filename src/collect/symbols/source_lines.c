@@ -100,8 +100,8 @@ static Dwarf_Die *find_function(struct unit *unit, Dwarf_Addr address)
     return found ? &unit->function_dies.at[found - 1] : NULL;
 }
 
-/* Appends the inlined functions at the address within `scope`, outermost first, to the first `count`, and returns the
- * new number. Blocks can overlap, so one without an inlined function does not end the search. */
+/* Appends the inlined functions at the address within `scope`, outermost first, to the `count` functions so far.
+ * Returns the new number. Blocks can overlap, so one without an inlined function does not end the search. */
 static unsigned find_inlined(Dwarf_Die *scope, Dwarf_Addr address, Dwarf_Die *inlined, unsigned count, unsigned depth)
 {
     Dwarf_Die die;

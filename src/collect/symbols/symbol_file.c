@@ -11,7 +11,8 @@
 #include "base/vec.h"
 #include "collect/symbols/extents.h"
 
-/* A kept answer is one number: index of its first line, and above all the number of lines in the low bits. */
+/* A kept answer is one number: the number of lines in the low COUNT_BITS bits, and the index of the first line above
+ * them. */
 #define COUNT_BITS 8
 #define COUNT_MASK ((1u << COUNT_BITS) - 1)
 _Static_assert(MP_INLINE_DEPTH + 1 <= COUNT_MASK, "the lines of one address are counted in COUNT_BITS");
@@ -31,7 +32,8 @@ struct mp_symbol_file {
     MP_VEC(struct mp_symbol_line) lines;
 };
 
-/* Replaces libdwfl's search for the file, which would ask the network. Never needed, as we pass the open file. */
+/* Replaces libdwfl's search for the file, which would ask the network. It is never needed, because we pass the open
+ * file. */
 static int find_no_elf(Dwfl_Module *module, void **userdata, const char *name, Dwarf_Addr base, char **found, Elf **elf)
 {
     return -1;
@@ -81,7 +83,7 @@ static void load_functions(struct mp_symbol_file *file, Dwfl_Module *module)
         const char *name = dwfl_module_getsym_info(module, i, &symbol, &address, &section, NULL, NULL);
         int type = GELF_ST_TYPE(symbol.st_info);
         bool code = type == STT_FUNC || type == STT_GNU_IFUNC || type == STT_NOTYPE;
-        /* A symbol without a size marks a beginning, but no extent: it names no other address. */
+        /* A symbol without a size marks a beginning, but no extent. So it names no other address. */
         if (!name || !*name || !code || section == SHN_UNDEF || section == SHN_ABS || !symbol.st_size) continue;
         if (address + symbol.st_size < address) continue;
         if (!mp_extents_add(&file->functions, address, address + symbol.st_size, (uintptr_t)name,
@@ -92,7 +94,7 @@ static void load_functions(struct mp_symbol_file *file, Dwfl_Module *module)
 }
 
 /* Symbols of files that earlier recordings have read. The processes of a command load the same libraries, and reading
- * the C library's debug information takes 50 ms. A full table loses one at a time, in turn. */
+ * the C library's debug information takes 50 ms. A full table loses one file at a time, in turn. */
 enum { READ_FILES = 32 };
 static struct mp_symbol_file *read_files[READ_FILES];
 static unsigned next_lost;
@@ -240,7 +242,7 @@ static void free_file(struct mp_symbol_file *file)
 void mp_symbol_file_close(struct mp_symbol_file *file)
 {
     struct mp_symbol_file *lost = file;
-    mp_map_free(&file->answers); /* the answers' names belong to the recording's demangler */
+    mp_map_free(&file->answers); /* the names in the answers belong to the recording's demangler */
     mp_vec_free(&file->lines);
     if (shares && file->userdata && !file->changed && !file->note) {
         unsigned slot = 0;

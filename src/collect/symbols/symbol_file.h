@@ -13,8 +13,8 @@ struct mp_symbol_file;
 struct mp_demangler;
 
 /* Takes over `fd`, whose fstat() is `status`; reads nothing before the first lookup. `path` (copied) is used to find
- * debug files; its first root_length bytes are a prefix such as /proc/PID/root. NULL if memory is short: `fd` then
- * stays the caller's. */
+ * debug files; its first root_length bytes are a prefix such as /proc/PID/root. NULL if memory is short: the caller
+ * then keeps `fd`. */
 struct mp_symbol_file *mp_symbol_file_open(int fd, const struct stat *status, const char *path, size_t root_length);
 /* True if `status` shows the same file, unchanged. */
 bool mp_symbol_file_is(const struct mp_symbol_file *file, const struct stat *status);
@@ -30,7 +30,7 @@ void mp_symbol_file_close(struct mp_symbol_file *file);
 void mp_symbol_files_share(bool share);
 
 /*
- * Functions, inlined functions and lines of an address, from DWARF. The index of units is made when opened, a unit's
+ * Functions, inlined functions and lines of an address, from DWARF. The index of units is made at the opening, a unit's
  * index of functions at the first lookup in the unit. libdw's own lookups need .debug_aranges, which clang does not
  * write, and walk a whole unit for every address. One thread at a time.
  */
@@ -43,7 +43,7 @@ struct mp_source_line {
     unsigned line;            /* 0: unknown */
 };
 
-#define MP_INLINE_DEPTH 64 /* inlined frames returned for one address; the outermost ones win */
+#define MP_INLINE_DEPTH 64 /* most inlined frames for one address; if there are more, the outermost ones count */
 
 struct mp_source_lines;
 
@@ -59,7 +59,7 @@ void mp_source_lines_close(struct mp_source_lines *source);
  * own search is not used, because it asks debuginfod servers if DEBUGINFOD_URLS is set.
  */
 
-/* The callback's context for a module: libdwfl's userdata of the module points to it. */
+/* The callback's context for a module. libdwfl's userdata of the module points to it. */
 struct mp_debug_search {
     const char *path;   /* path of the module's file, with the root in front */
     size_t root_length; /* length of the prefix of `path` such as /proc/PID/root */
@@ -83,7 +83,7 @@ struct mp_demangler;
 
 struct mp_demangler *mp_demangler_open(void); /* NULL if memory is short */
 /* The name to show for `symbol`. `symbol` must stay at its address as long as the demangler lives, since results are
- * kept by address. Versions ("@@GLIBC_2.34") are dropped, and from mangled names the compiler's marks of a partial or
- * specialised copy (".isra.0"). A name that cannot be demangled is returned unchanged. */
+ * kept by address. Versions ("@@GLIBC_2.34") are dropped. From mangled names, the compiler's marks of a partial or
+ * specialised copy (".isra.0") are dropped, too. A name that cannot be demangled is returned unchanged. */
 const char *mp_demangle(struct mp_demangler *demangler, const char *symbol);
 void mp_demangler_close(struct mp_demangler *demangler);

@@ -1,7 +1,7 @@
 /*
  * Functions, files and lines of native frames. Each file is opened when its module is first seen and stays open, so
- * that a program may delete or replace it later. A file that was replaced before gives no symbols, never wrong ones.
- * The network is never asked. One thread at a time.
+ * that a program may delete or replace it later. A file that was replaced before that gives no symbols, rather than
+ * wrong ones. The network is never asked. One thread at a time.
  */
 #pragma once
 
