@@ -1,4 +1,4 @@
-/* A command of memprof: one file, one of these, one line below. */
+/* A command of memprof: it has its own file, one struct mp_command, and one line in MP_COMMANDS. */
 #pragma once
 
 #include "cli/messages.h"
@@ -57,7 +57,8 @@ MP_COMMANDS(MP_COMMAND_DECLARE)
 extern const struct mp_command *const mp_commands[]; /* in order of --help, NULL-terminated */
 
 const struct mp_command *mp_command_find(const char *name);
-/* The heading above the command in the list of commands; NULL: the heading above applies to it, too. */
+/* The heading that begins with this command in the list of commands; NULL: the previous command's heading applies,
+ * too. */
 const char *mp_command_heading(const struct mp_command *command);
 const char *mp_command_option_help(const struct mp_command *command, enum mp_option option);
 bool mp_command_takes(const struct mp_command *command, enum mp_option option);

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Both print the message and return true if the name is in the list; else they print nothing. */
+/* Both functions print the message and return true if the name is in the list; else they print nothing. */
 bool mp_gone_command(const char *name);
 /* `command` NULL: any command, as in a file of settings. The name has no dashes and need not end after `length`. */
 bool mp_gone_option(const char *command, const char *name, size_t length);

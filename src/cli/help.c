@@ -75,7 +75,7 @@ static void option_name(char *name, size_t room, const struct mp_option_row *row
 }
 
 #define USAGE_INDENT 7
-#define NAME_ROOM    26 /* with two blanks after it; a longer name gets its own line */
+#define NAME_ROOM    26 /* columns for an option's name and two blanks; a longer name gets its own line */
 
 static void option_rows(struct mp_buffer *out, const struct mp_command *command, enum mp_option_group group)
 {

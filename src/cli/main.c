@@ -13,7 +13,7 @@
 #include "cli/size_probing.h"
 
 /* If the caller closed a standard descriptor, a file that we open would get its number, and messages would be written
- * into the file. An unusable descriptor therefore takes that number first: writes to it fail, and are noticed. */
+ * into the file. So an unusable descriptor takes this number first: writes to it fail, and are noticed. */
 static void guard_standard_files(void)
 {
     for (int fd = 0; fd <= 2; fd++)
@@ -46,8 +46,8 @@ static int run_command(const struct mp_command *command, int argc, char **argv)
     return status;
 }
 
-/* `memprof FILE` is `memprof report FILE`. A word with a dot or a slash is taken for a file, as no command has one, so
- * that a mistyped file is reported as missing. */
+/* `memprof FILE` is `memprof report FILE`. No command has a dot or a slash. So a word with one counts as a file, and a
+ * mistyped file is reported as missing. */
 static bool names_file(const char *name)
 {
     return strpbrk(name, "./") || !access(name, F_OK);

@@ -16,7 +16,7 @@ enum mp_exit_status {
 
 /* Prints "memprof: " and the text on one line of stderr; control characters become '?'. */
 void mp_message(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* The same, and the exit status that the command then returns. */
+/* Does the same, and gives the exit status with which the command then ends. */
 #define mp_refuse(...)  (mp_message(__VA_ARGS__), MP_EXIT_USAGE)     /* the options or operands are wrong */
 #define mp_give_up(...) (mp_message(__VA_ARGS__), MP_EXIT_COULD_NOT) /* it failed */
 
@@ -26,7 +26,7 @@ void mp_message(const char *format, ...) __attribute__((format(printf, 1, 2)));
 const char *mp_shown_path(char room[MP_SHOWN_ROOM], const char *path);
 /* Prints the message of an error, and returns its exit status. */
 int mp_message_error(const struct mp_error *error);
-/* The entry of `names` (NULL-terminated) that the user may have meant by `name`; NULL if none is similar. */
+/* The entry of `names` (NULL-terminated) that the user may have meant with `name`; NULL if none is similar. */
 const char *mp_nearest(const char *name, const char *const *names);
 
 /* "1 event was" or "12 events were", until the next call. */

@@ -284,7 +284,7 @@ static int parse_arguments(const struct mp_command *command, int argc, char **ar
     return MP_EXIT_DONE;
 }
 
-/* True if a command for one file got two: the user may want to compare them. */
+/* True if a command for one file got two files: the user may want to compare them. */
 static bool reads_one_file(const struct mp_invocation *invocation)
 {
     return invocation->command->operands_max == 1 && mp_command_takes(invocation->command, MP_OPT_JSON) &&

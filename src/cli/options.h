@@ -125,7 +125,8 @@ struct mp_invocation {
     char **operands;               /* NULL-terminated, in order */
     size_t operand_count;
     char *settings;                    /* texts of values that came from a file or the environment */
-    unsigned setting_line[MP_OPTIONS]; /* line in that file; MP_SETTING_VARIABLE: from the environment; 0: no setting */
+    unsigned setting_line[MP_OPTIONS]; /* line in the file of settings; MP_SETTING_VARIABLE: from the environment; 0:
+                                        * the value is no setting */
 };
 
 /* MP_OPT_NONE: no such option. */

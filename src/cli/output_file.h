@@ -21,7 +21,7 @@ struct mp_output_file {
 /* `path` NULL or "-": stdout. Files that format/new_file.h protects are refused without --force. Returns an exit
  * status; if it is not 0, a message was printed. An interrupt removes an unfinished file. */
 int mp_output_open(const struct mp_invocation *invocation, const char *path, struct mp_output_file *output);
-/* Flushes, closes and moves the file to its name; or, with `keep` false, removes it. */
+/* Flushes and closes the file, and moves it to its name. If `keep` is false, removes it instead. */
 int mp_output_close(struct mp_output_file *output, bool keep);
 
 /* Opens the file that -o names, lets `write` fill it, and closes it. The file appears only if everything succeeded.

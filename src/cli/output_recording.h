@@ -7,6 +7,6 @@
 /* Reads the command's file, after checking -o: it must name a file that may be written or replaced. Both return an exit
  * status; if it is not 0, a message was printed. */
 int mp_output_recording_load(const struct mp_invocation *invocation, struct mp_model **model);
-/* The check alone. */
+/* Only checks -o. */
 int mp_output_recording_check(const struct mp_invocation *invocation);
 int mp_output_recording(const struct mp_invocation *invocation, struct mp_model *model);

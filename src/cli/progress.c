@@ -20,7 +20,7 @@
 static pthread_t watcher;
 static bool is_watching;
 static _Atomic bool is_over;
-static const char *watched, *work; /* the file that is being read, or the name of other work */
+static const char *watched, *work; /* the file that is being read; the name of other work */
 static _Atomic unsigned work_percent;
 
 /* The position of the watched file's descriptor. The kernel gives it, so readers need not report progress. */

@@ -1,5 +1,5 @@
-/* A line on the terminal while a file is being read, or other work done, for longer than a second. One at a time; main
- * thread. */
+/* Shows a line on the terminal while reading a file, or other work, takes longer than a second. One line at a time;
+ * main thread. */
 #pragma once
 
 #include "cli/options.h"
@@ -7,7 +7,8 @@
 /* Starts watching how far this process has read `path`. Shows nothing if stderr is no terminal, or with --progress
  * never. */
 void mp_progress_start(const struct mp_invocation *invocation, const char *path);
-/* The same for other work named `activity`, which reports its progress, as mp_tune_progress does. */
+/* Does the same for other work named `activity`, which reports its own progress, for instance through
+ * mp_tune_progress. */
 void mp_progress_start_work(const struct mp_invocation *invocation, const char *activity);
 void mp_progress_report(void *context, size_t done, size_t of);
 /* False, after a message: --progress has an unknown value. */

@@ -97,7 +97,7 @@ static bool in_window(const struct mp_query *query, uint32_t block)
            (death == MP_NONE || death >= query->view.window.first);
 }
 
-/* Prints a message if the filter matches nothing: that is an answer, but often due to a typo. */
+/* Prints a message if the filter matches nothing: this is a valid answer, but often due to a typo. */
 static void note_empty(const struct mp_query *query)
 {
     size_t live = 0;
@@ -150,7 +150,7 @@ static int bind_options(struct mp_query *query)
     return MP_EXIT_DONE;
 }
 
-/* For a file that is missing or ends too early: says that a spool has the rest. */
+/* For a file that is missing or ends too early: prints a message if a spool has the rest. */
 static void note_spool(const char *path)
 {
     struct mp_error error;
@@ -191,7 +191,7 @@ int mp_query_open(const struct mp_invocation *invocation, enum mp_sort_by defaul
     }
     status = bind_options(query);
     if (!status) return status;
-    /* The requested track or time may be in the lost part: then the file is to blame, not the options. */
+    /* The requested track or time may lie in the lost part. Then the file is to blame, not the options. */
     if (status == MP_EXIT_USAGE && mp_query_report_missing(query->view.path, query->model)) status = MP_EXIT_COULD_NOT;
     free_query(query);
     return status;

@@ -29,24 +29,24 @@ struct mp_query {
 #define MP_WINDOW_OPTIONS MP_OPT_TRACK, MP_OPT_FROM, MP_OPT_TO
 
 /* Checks the options, and loads the recording that the last operand names. Returns an exit status; if it is not 0, a
- * message was printed and nothing is held. `default_sort`: used without --sort. */
+ * message was printed and there is nothing to free. `default_sort`: used without --sort. */
 int mp_query_open(const struct mp_invocation *invocation, enum mp_sort_by default_sort, struct mp_query *query);
-/* Leaves out the frames that --skip-frames names. */
+/* Makes reports leave out the frames that --skip-frames names. */
 enum mp_status mp_query_skip(const struct mp_invocation *invocation, struct mp_model *model, struct mp_error *error);
-/* Compiles --filter for a recording, which need not be the query's. The result is NULL without --filter; the caller
- * frees it. */
+/* Compiles --filter for a recording, which need not be the query's. The caller frees the result. It is NULL without
+ * --filter. */
 enum mp_status mp_query_filter(const struct mp_query *query, const struct mp_model *model, struct mp_filter **filter,
                                struct mp_error *error);
 /* Picks the default track if none was requested. Returns an exit status, after a message if the recording has no
  * track. */
 int mp_query_pick_track(struct mp_query *query);
 /* Writes query->text or query->json, reports on stderr what the recording lacks, and frees the query. `status` is the
- * command's so far; after an error nothing is written. Returns the exit status. */
+ * command's exit status so far; after an error, nothing is written. Returns the exit status. */
 int mp_query_finish(struct mp_query *query, int status);
-/* The same for a command that wrote its output itself. */
+/* Does the same for a command that has already written its output. */
 int mp_query_end(struct mp_query *query, int status);
 
-/* The exit status of a command whose check found something, as --fail demands. */
+/* The exit status for --fail: MP_EXIT_FOUND if the command's check found something. */
 int mp_query_found(const struct mp_invocation *invocation, bool found, int status);
 /* Reports on stderr what a recording lacks; false if it lacks nothing. */
 bool mp_query_report_missing(const char *path, const struct mp_model *model);

@@ -10,8 +10,8 @@
  * printed. */
 int mp_running_budget(const struct mp_invocation *invocation, uint32_t *budget_ms);
 /* Asks for the live blocks of the process that --pid names, or, with `holders`, has it look for holders. The answer is
- * in the file *fd, which becomes the invocation's only operand. Keep *fd open until the file was read. Returns an exit
- * status, as above. */
+ * in the file *fd, which becomes the invocation's only operand. Keep *fd open until the file has been read. Returns an
+ * exit status, as above. */
 int mp_running_ask(struct mp_invocation *invocation, bool holders, int *fd);
 
 /* `memprof snapshot --pid`: writes a running program's recording so far to the file of -o. Returns an exit status. */

@@ -22,7 +22,8 @@ extern char **environ;
 
 /* ---- signals that end the program ------------------------------------------------------------------------------- */
 
-/* These signals are passed on to the current run. Then the folder is removed, and the signal has its usual effect. */
+/* A signal of these is passed on to the current run. Then the folder is removed, and the signal has its usual
+ * effect. */
 static const int ending[] = {SIGTERM, SIGHUP};
 #define ENDING (sizeof ending / sizeof *ending)
 
@@ -196,7 +197,7 @@ static int judge(int status, const char *value, const char *path, const char *lo
     return MP_EXIT_COULD_NOT;
 }
 
-/* Shows a line on the terminal that the next one replaces; NULL removes it. */
+/* Shows a line on the terminal, which replaces the previous line; NULL removes that line. */
 static void show(const struct mp_invocation *invocation, const char *text)
 {
     const char *when = invocation->value[MP_OPT_PROGRESS];
@@ -235,7 +236,8 @@ static int run_one(const struct mp_invocation *invocation, const char *shown, ui
     return status < 0 ? MP_EXIT_COULD_NOT : judge(status, value, path, log);
 }
 
-/* Ignores SIGINT and SIGQUIT: they also reach the run and end it, and we must live on to remove the folder. */
+/* Ignores SIGINT and SIGQUIT: they also reach the run and end it, and this process must live on to remove the
+ * folder. */
 static void start_ignoring(struct mp_probing *probing)
 {
     static const struct sigaction ignore = {.sa_handler = SIG_IGN};

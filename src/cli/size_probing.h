@@ -16,18 +16,18 @@ struct mp_probing {
 };
 
 /* Records the command of the invocation's operands once for each batch, one after the other, with {batch} replaced.
- * paths[I] is the recording of batch I, freed by the caller. The first call begins; later ones add runs. Returns an
- * exit status; a message says which run failed, how, and shows the end of its output. */
+ * paths[I] is the recording of batch I, freed by the caller. Later calls add runs. Returns an exit status; a message
+ * says which run failed, how, and shows the end of its output. */
 int mp_probing_run(const struct mp_invocation *invocation, const uint64_t *batches, size_t count,
                    struct mp_probing *probing, char **paths);
 /* Parts of mp_probing_run(). This function catches signals and makes the folder; returns an exit status. */
 int mp_probing_begin(struct mp_probing *probing);
-/* Runs memprof with these words (NULL-terminated), which it frees, its output in `log`. `shown` is on the terminal
- * meanwhile. Returns a wait status, or -1 after a message. */
+/* Runs memprof with these words (NULL-terminated) and its output in `log`, and frees the words. The terminal shows
+ * `shown` meanwhile. Returns a wait status, or -1 after a message. */
 int mp_probing_run_words(const struct mp_invocation *invocation, const char *shown, char **words, const char *log);
-/* memprof plan --quiet OPTIONS -o PATH -- COMMAND: the options of the invocation that decide what is planned, and its
- * command behind the first "--". `stacks`: with stacks, which show the values that decide sizes. For
- * mp_probing_run_words(). */
+/* Makes the words "memprof plan --quiet OPTIONS -o PATH -- COMMAND": with the options of the invocation that decide
+ * what is planned, and its command behind the first "--". `stacks`: with stacks, which show the values that decide
+ * sizes. For mp_probing_run_words(). */
 char **mp_probing_plan_words(const struct mp_invocation *invocation, bool stacks, const char *path);
 /* True if the user ended the run, or a signal asks this process to end. */
 bool mp_probing_is_interrupted(int status);

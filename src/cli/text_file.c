@@ -30,7 +30,7 @@ enum mp_status mp_text_file_open(const char *path, FILE **file, struct mp_error 
     /* A pipe of another process, such as <(command), is read to its end, although that may take a while. */
     bool is_open = !strncmp(path, "/dev/fd/", strlen("/dev/fd/")) || !strcmp(path, "/dev/stdin");
     bool is_pipe = S_ISFIFO(facts.st_mode) && is_open;
-    if (is_pipe) fcntl(fd, F_SETFL, 0); /* only pipes: reads of /proc/kmsg could block forever */
+    if (is_pipe) fcntl(fd, F_SETFL, 0); /* only for pipes: reads of /proc/kmsg could block forever */
     if ((S_ISREG(facts.st_mode) || is_pipe) && (*file = fdopen(fd, "r"))) return MP_OK;
     close(fd);
     errno = EISDIR;

@@ -6,10 +6,10 @@
 #include "base/buffer.h"
 #include "base/error.h"
 
-/* Opens the file without waiting for another process: MP_INVALID if the path is no file (a pipe as <(command) makes is
+/* Opens the file without waiting for another process: MP_INVALID: the path is no file (a pipe such as <(command) is
  * accepted). The caller closes it. */
 enum mp_status mp_text_file_open(const char *path, FILE **file, struct mp_error *error);
 
-/* Reads the whole file, with a NUL behind it, into the empty buffer `text`, which the caller frees, even after a
- * failure. MP_IO; MP_INVALID if the file has a byte 0, or more than 1 MiB, which nobody writes by hand. */
+/* Reads the whole file into the empty buffer `text`, and adds a NUL. The caller frees `text`, even after a failure.
+ * MP_IO. MP_INVALID: the file has a byte 0, or more than 1 MiB, which nobody writes by hand. */
 enum mp_status mp_text_file_read(const char *path, struct mp_buffer *text, struct mp_error *error);

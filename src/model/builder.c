@@ -98,7 +98,7 @@ static void add_devices(struct mp_builder *b, const struct mp_chunk *chunk)
         device.uuid = mp_builder_string(b, device.uuid);
         device.model = mp_builder_string(b, device.model);
         uint32_t at = (uint32_t)model->devices.count;
-        if (device.name) { /* devices whose name was lost are not joined */
+        if (device.name) { /* devices whose names were lost are not joined */
             bool fresh;
             uint64_t *known = mp_map_at(&b->devices, device.name, &fresh);
             if (fresh) *known = at;
@@ -380,7 +380,7 @@ void mp_builder_finish(struct mp_builder *b, const struct mp_damage *damage, uin
     if (model->samples.count && model->samples.at[model->samples.count - 1].time_ns > end)
         end = model->samples.at[model->samples.count - 1].time_ns;
     model->duration_ns = model->how.time_ns > end ? model->how.time_ns : end;
-    char each[8]; /* a running program's file has some of its events, and the number of all of them */
+    char each[8]; /* a running program's file has only some of its events, and the number of all */
     mp_setting(each, sizeof each, model->start.configuration, "live_each");
     if (*each) model->part_of = model->coverage.events;
     if (!damage->cut && model->put_in > model->coverage.missed_frees) model->put_in = model->coverage.missed_frees;

@@ -1,8 +1,8 @@
 /*
  * Makes a model out of a recording's chunks, in their order. The chunks come from the reader, a test or an importer. A
  * chunk may only have ids that are in the tables added before it. A chunk that breaks this rule is refused
- * (MP_DAMAGED), whole or from the offending entry on; the builder stays usable. Sums are exact while events arrive: no
- * second pass.
+ * (MP_DAMAGED), either whole or from the offending entry on. The builder stays usable. Sums are exact while events
+ * arrive: no second pass.
  *
  * A base chunk lists exactly the blocks that are live at its moment. Some of them may be new. If the chunk comes before
  * all events, they belong to the model's base. Otherwise they were born in a gap (lost chunks, or a window that was not

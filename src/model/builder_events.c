@@ -6,7 +6,7 @@
 #include "format/events.h"
 #include "model/builder_state.h"
 
-/* A lost chunk may have used this many block numbers. No more than so many lost chunks are believed in one gap. */
+/* A lost chunk may have used this many block numbers. In one gap, only this many lost chunks are believed. */
 #define CHUNK_EVENTS   UINT64_C(65536)
 #define GAP_CHUNKS_MAX UINT64_C(256)
 
@@ -65,7 +65,7 @@ static void reserve_blocks(struct mp_builder *b, size_t extra)
 
 uint32_t mp_builder_block(const struct mp_builder *b, uint64_t number)
 {
-    uint64_t near = number - b->first_block; /* a number below first_block wraps around and is far, too */
+    uint64_t near = number - b->first_block; /* a number below first_block wraps around, and so counts as far */
     if (near < b->by_number.count && b->by_number.at[near]) return b->by_number.at[near] - 1;
     if (!b->far_numbers.count || number == UINT64_MAX) return MP_NONE;
     const uint64_t *far = mp_map_find(&b->far_numbers, number + 1);

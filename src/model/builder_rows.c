@@ -6,7 +6,7 @@
 #include "base/order.h"
 #include "model/builder_state.h"
 
-/* The order of a row in the model: by block, by moment, then as the rows came. */
+/* The order of rows in the model: by block, by moment, then in the order in which they came. */
 struct key {
     uint64_t moment;
     uint32_t block;
@@ -142,7 +142,7 @@ void mp_builder_add_holders(struct mp_builder *b, const struct mp_chunk *chunk)
 }
 
 /* A row that ends a look comes after the look's rows; a recovered file may repeat some. If there are several rows for
- * one block, the last counts, from whichever look. */
+ * one block, the last one counts, whatever look it is from. */
 void mp_builder_end_holders(struct mp_builder *b)
 {
     struct mp_model *model = b->model;

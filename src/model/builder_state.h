@@ -9,7 +9,7 @@ struct mp_builder_level {
     uint64_t bytes, blocks; /* live now */
 };
 
-/* A label as read. The events of its block may come later. */
+/* A label as the file has it. The events of its block may come later. */
 struct mp_builder_label {
     uint64_t number;
     uint64_t time_ns; /* UINT64_MAX: not used if `event` gives the moment */
@@ -19,16 +19,20 @@ struct mp_builder_label {
 struct mp_builder {
     struct mp_model *model;
     size_t event_room, block_room;
-    MP_VEC(uint32_t) string_ids; /* the file's string ids to the model's: they differ if a file repeats a string */
-    MP_VEC(uint32_t) device_ids; /* the same for devices: those with one name become one device */
+    MP_VEC(uint32_t)
+    string_ids;                  /* from the file's string ids to the model's, which differ if a file repeats a
+                                  * string */
+    MP_VEC(uint32_t) device_ids; /* from the file's devices to the model's: devices of one name become one device */
     MP_VEC(uint16_t) depths;     /* by stack: the number of nodes above it */
     MP_VEC(uint32_t) by_number;  /* by block number: 1 + the index in blocks; 0: not seen */
-    struct mp_map far_numbers;   /* the same, by number + 1, for numbers that lie too far ahead for by_number */
-    uint64_t near_limit;         /* numbers below it are in by_number: the chunks so far may have used so many */
+    struct mp_map far_numbers;   /* by number + 1: likewise, for numbers that lie too far ahead for by_number */
+    uint64_t near_limit;         /* by_number has the numbers below this limit, up to which the chunks so far may have
+                                  * gone */
     MP_VEC(struct mp_builder_level) levels;  /* by track */
     MP_VEC(struct mp_base_block) base_parts; /* the parts so far of a base that comes in several chunks */
     struct mp_map devices;                   /* string id of a device's name to its index */
-    struct mp_map job_tracks;                /* process + 1 and string id of the track; with id 0: their number */
+    struct mp_map job_tracks;                /* set of (process + 1, string id of the track); with id 0: number of the
+                                              * process's tracks */
     struct mp_map resized;                   /* 1 + the index of a resized block, to its current size */
     MP_VEC(struct mp_builder_label) labels;
     MP_VEC(struct mp_block_holder) holders;
@@ -53,7 +57,8 @@ uint32_t mp_builder_block(const struct mp_builder *builder, uint64_t number);
 void mp_builder_add_past(struct mp_builder *builder, const struct mp_chunk *chunk);
 void mp_builder_add_past_peaks(struct mp_builder *builder, const struct mp_chunk *chunk);
 void mp_builder_add_past_sites(struct mp_builder *builder, const struct mp_chunk *chunk);
-/* A later base shows that a block has lived since before the file: adds it to the peaks of that time. */
+/* Called if a later base shows that a block has lived since before the file: adds the block to the peaks of that
+ * time. */
 void mp_builder_was_in_past(struct mp_builder *builder, uint16_t track, uint8_t kind, uint64_t bytes);
 void mp_builder_end_past(struct mp_builder *builder);
 void mp_builder_add_labels(struct mp_builder *builder, const struct mp_chunk *chunk);
@@ -64,7 +69,7 @@ void mp_builder_end_metadata(struct mp_builder *builder);
 void mp_builder_add_requests(struct mp_builder *builder, const struct mp_chunk *chunk);
 /* Takes the labels and requests that a base's blocks carry. */
 void mp_builder_base_labels(struct mp_builder *builder, const struct mp_base_block *base, size_t count);
-/* Make the model's labels and requests from all that were read. Call them when all chunks were added. */
+/* Make the model's labels and requests from all rows that were read. Call them when all chunks were added. */
 void mp_builder_end_labels(struct mp_builder *builder);
 void mp_builder_end_requests(struct mp_builder *builder);
 /* The model's id for a string of the file; 0 for a missing one. */

@@ -44,8 +44,8 @@ struct term {
     enum key key;
     enum operation operation;
     uint64_t low, high;     /* size, step: both inclusive; layer, kind, role: `low` alone */
-    unsigned char *matches; /* one byte each, 1 if it fits. fn, file: by stack node, for any frame of its stack; module,
-                             * region, label: by string; category: by block */
+    unsigned char *matches; /* one byte each, 1: fits. For fn and file: by stack node, for any frame of its stack. For
+                             * module, region and label: by string. For category: by block */
 };
 
 struct mp_filter {

@@ -2,7 +2,7 @@
  * Picks blocks: `size>1MiB`, `fn~attention`, `file~train.py`, `module~attn`, `region=forward`, `category=activations`,
  * `role=parameter`, `label~weight`, `layer=torch`, `kind=pinned`, `step=3..9`, several joined by commas (all must
  * hold). `~` searches for an extended regular expression, `!~` is its contrary; `=` compares the whole text. fn and
- * file pick by any frame of the stack, region by the innermost region at the block's birth. Role and label come from
+ * file look at all frames of the stack, region at the innermost region at the block's birth. Role and label come from
  * the block's last label: its part in training (`none` without a label) and its name. No comparison picks a block of
  * unknown size. A block without a module, region, category or label has the empty text.
  */
@@ -20,7 +20,7 @@ struct mp_filter_categories {
     const void *context;
 };
 
-/* Parses the text and makes a filter for one model, which must outlive it. MP_INVALID: *error says what is wrong. */
+/* Parses the text and makes a filter for one model, which must outlive it. MP_INVALID: *error names the mistake. */
 enum mp_status mp_filter_make(const struct mp_model *model, const char *text,
                               const struct mp_filter_categories *categories, struct mp_filter **filter,
                               struct mp_error *error);

@@ -1,5 +1,5 @@
 /*
- * A whole recording in memory, as columns. It is built once (by loading a file or by the builder) and never changed:
+ * A whole recording in memory, as columns. It is built once (by loading a file or by the builder) and never changes, so
  * any number of threads may read it. Ids are those of format/recording.h.
  *
  * About 16 bytes per event and 30 bytes per block, 4 more if modules are known.
@@ -53,7 +53,8 @@ struct mp_model_holder {
     bool certain;
 };
 
-/* A look of the program for the holders of its blocks. `note`: string id of what it left out; 0: nothing. */
+/* A look of the program for the holders of its blocks. `note`: string id of a text about what the look left out; 0:
+ * nothing. */
 struct mp_model_look {
     uint64_t time_ns; /* when it ended */
     uint32_t note;
@@ -66,7 +67,7 @@ struct mp_model_metadata {
     uint32_t block;
     uint32_t text; /* string id */
     uint8_t kind;  /* enum mp_metadata_kind */
-    bool again;    /* the block has an earlier one of the same kind and text: count it once */
+    bool again;    /* the block has an earlier text of the same kind and content: count it once */
 };
 
 /* The request that PyTorch's allocator answered with a block. Sorted by block. Use mp_model_request_of(). */
@@ -83,7 +84,7 @@ struct mp_model_resize {
 
 /* Facts about an event that is not about a block. */
 struct mp_model_note {
-    uint64_t bytes; /* oom: requested; reserved: now held */
+    uint64_t bytes; /* oom: requested bytes; reserved: bytes that the allocator holds now */
     uint32_t stack; /* oom, mark */
     uint32_t name;  /* string id: name of the region, mark or step; oom: path of the module that ran */
 };
@@ -96,22 +97,23 @@ struct mp_model_line {
 
 struct mp_model_frame {
     struct mp_frame raw;
-    uint32_t first_line,
-        line_count; /* in mp_model.lines, innermost first; a frame that is not native has exactly one; 0: unknown */
+    uint32_t first_line, line_count; /* lines in mp_model.lines, innermost first; a frame that is not native has exactly
+                                      * one line; 0: unknown */
 };
 
-/* The sums of a track: exact, base included. */
+/* The sums of a track. They are exact, and include the base. */
 struct mp_model_track_sum {
     uint64_t events, allocs, frees, ooms;
     uint64_t base_bytes, peak_bytes, end_bytes;
     uint64_t peak_blocks, end_blocks;
     uint64_t unknown_blocks; /* blocks of the base without a known size: base and peak are then lower bounds */
-    uint32_t peak_event;     /* the event that first reached the peak; MP_NONE: the start did */
+    uint32_t peak_event;     /* the event that first reached the peak; MP_NONE: the level at the start */
     uint64_t peak_ns;
     uint64_t reserved_peak_bytes; /* MP_BYTES_UNKNOWN if never reported */
     /* The time before the model's first event (mp_model.past). */
     struct mp_past_peak past; /* all 0: there is no such time */
-    bool peak_in_past;        /* the peak is in that time: peak_event is MP_NONE, its blocks are mp_model.past_sites */
+    bool peak_in_past;        /* the peak lies in that time: peak_event is MP_NONE, and the peak's blocks are in
+                               * mp_model.past_sites */
 };
 
 /* The contents of a job's file, except for strings, frames and stacks. Texts in rows are string ids of the model. */
@@ -127,7 +129,7 @@ struct mp_model_job {
 
 struct mp_model {
     struct mp_recording_start start;
-    MP_VEC(void *) owned; /* memory that holds the texts of `start` */
+    MP_VEC(void *) owned; /* memory of the texts of `start` */
     uint64_t file_bytes;
     struct mp_model_chunks {
         uint64_t chunks, entries, bytes;
@@ -148,12 +150,12 @@ struct mp_model {
     MP_VEC(struct mp_model_holder) holders;
     MP_VEC(struct mp_model_look) looks;
     MP_VEC(struct mp_model_metadata) metadata;
-    MP_VEC(struct mp_model_request) requests; /* of some blocks: from PyTorch's own history */
+    MP_VEC(struct mp_model_request) requests; /* requests of some blocks, from PyTorch's own history */
     MP_VEC(struct mp_sample) samples;
-    MP_VEC(struct mp_segment) segments; /* if the file says what its allocators held at the end */
+    MP_VEC(struct mp_segment) segments; /* only if the file says what its allocators held at the end */
     MP_VEC(struct mp_segment_part) parts;
-    MP_VEC(struct mp_allocator_call) calls; /* if the file has an allocator's own trace */
-    MP_VEC(struct mp_aside) asides;         /* if the file came from another program */
+    MP_VEC(struct mp_allocator_call) calls; /* only if the file has an allocator's own trace */
+    MP_VEC(struct mp_aside) asides;         /* only if the file came from another program */
     struct mp_model_events events;
     struct mp_model_blocks blocks;
     MP_VEC(struct mp_model_track_sum) sums; /* one per track */
@@ -161,7 +163,7 @@ struct mp_model {
     MP_VEC(struct mp_past_site) past_sites; /* sites at the peaks of that time; `module`: the model's string id */
     uint64_t sample_bytes;   /* mean bytes between two samples of the layers torch and app (base/sampling.h); 0: all
                               * blocks are recorded */
-    uint64_t host_bytes;     /* the same for the layer malloc, which is always sampled */
+    uint64_t host_bytes;     /* mean bytes between two samples of the layer malloc, which is always sampled */
     struct mp_model_job job; /* empty if this is a recording */
     bool is_job;             /* the file's start says so */
     struct mp_coverage coverage;
@@ -172,7 +174,7 @@ struct mp_model {
                                    * (model/stack.h); empty: none */
     struct mp_known_facts *facts; /* found so far by model/stack_facts.h */
     struct mp_model_steps *steps; /* found so far by model/steps_infer.h; may be NULL */
-    uint64_t put_in;              /* frees that the program's own count of events lacks: see missed_frees */
+    uint64_t put_in;              /* number of frees that the program's own count of events lacks: see missed_frees */
     uint64_t part_of;             /* number of all events, if the file has only a part (leaks --pid); else 0 */
     uint64_t duration_ns;         /* to the exit, else to the last event or sample */
 };
@@ -180,7 +182,8 @@ struct mp_model {
 enum mp_status mp_model_load(const char *path, struct mp_model **model, struct mp_error *error);
 void mp_model_free(struct mp_model *model);
 
-/* The size of a block just after an event of its life (MP_NONE: at the end); after its free, its last size. */
+/* The size of a block just after an event of its life (MP_NONE: at the end). After the block's free, it is its last
+ * size. */
 uint64_t mp_model_bytes_at(const struct mp_model *model, uint32_t block, uint32_t event);
 
 /* The label of a block just after one of its events (MP_NONE: at the end); NULL if it had none yet. */
@@ -219,7 +222,7 @@ static inline const char *mp_model_text(const struct mp_model *model, uint32_t i
     return mp_intern_get(&model->strings, id, NULL);
 }
 
-/* The number of the program's own events in the recording, even where only a part of it was read. */
+/* The number of the program's own events in the recording, even if only a part of the recording was read. */
 static inline uint64_t mp_model_event_count(const struct mp_model *model)
 {
     return model->part_of ? model->part_of : model->events.count - model->put_in;
@@ -242,5 +245,5 @@ static inline uint64_t mp_model_sample_of(const struct mp_model *model, uint16_t
 
 /* True if the recording lost something: cut, damaged or dropped events (exit status 4, "complete": false). */
 bool mp_model_incomplete(const struct mp_model *model);
-/* True if a limit left something out: the recording is not complete, but nothing went wrong. */
+/* True if a limit left something out: the recording is incomplete, but nothing went wrong. */
 bool mp_model_limited(const struct mp_model *model);

@@ -35,8 +35,8 @@ static size_t without_last(const char *path, size_t length)
     return length ? length - 1 : 0;
 }
 
-/* A label's name is the path of a parameter or buffer, "net.head.weight". For optimizer state the state's name comes
- * behind it. */
+/* A label's name is the path of a parameter or buffer, "net.head.weight". For optimizer state, the state's name follows
+ * the path. */
 const char *mp_module_of_block(const struct mp_model *model, size_t root, uint32_t block, size_t *length)
 {
     uint32_t module = mp_model_module(model, block);

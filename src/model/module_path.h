@@ -1,6 +1,6 @@
 /*
- * Paths of a network's modules for people: without the root's name if all paths share it, and several paths as one
- * pattern. Pure.
+ * Paths of a network's modules in the form for people: without the root's name if all paths share it, and with several
+ * paths as one pattern. Pure.
  */
 #pragma once
 
@@ -9,11 +9,11 @@
 
 /* The bytes of the root's name with its dot, if all paths begin with them; 0 if roots differ. */
 size_t mp_module_root(const struct mp_model *model);
-/* The path with that string id without its first `root` bytes. The root itself keeps its name. */
+/* The path with that string id, without its first `root` bytes. The root itself keeps its name. */
 const char *mp_module_path(const struct mp_model *model, size_t root, uint32_t id);
 /* The path of a block's module, shortened in the same way, and its length. It is the module that allocated the block.
- * If that is unknown, it is the module in the block's label: its parameter or buffer, gradient or optimizer state is in
- * the block. "" and 0 if neither is known. */
+ * If that is unknown, it is the module in the block's label. The block then has a parameter or buffer of that module,
+ * or its gradient or optimizer state. "" and 0 if neither is known. */
 const char *mp_module_of_block(const struct mp_model *model, size_t root, uint32_t block, size_t *length);
 /* Extends a pattern so that it fits one more path: numbers between dots that differ become `*`. False, and the pattern
  * is unchanged, if anything else differs. An empty pattern becomes the path. */

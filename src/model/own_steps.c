@@ -3,9 +3,9 @@
 #include <string.h>
 
 #define TURNS_MIN 3 /* steps of a thread: fewer may be by chance */
-/* Of the busiest thread's steps: with fewer, a thread may mark something longer, such as epochs. */
+/* A thread with less than 1/8 of the busiest thread's steps may mark something longer, such as epochs. */
 #define TURNS_PART 8
-#define LONGER     2 /* times as many events per step as the busiest thread's: then its steps are longer */
+#define LONGER     2 /* steps with this many times the events of the busiest thread's steps count as longer */
 
 static uint32_t thread_of(const struct mp_own_steps *own, uint32_t step)
 {
@@ -26,8 +26,8 @@ static void count_turns(struct mp_own_steps *own)
 }
 
 /* Returns how many threads have steps of their own. A thread with few steps that are no longer than others' is a pool's
- * worker that seldom gets a task: it counts. A thread with few but longer steps marks phases that span many steps of
- * other threads: it does not. */
+ * worker that seldom gets a task, so it counts. A thread with few but longer steps marks phases that span many steps of
+ * other threads, so it does not count. */
 static size_t add_threads(struct mp_own_steps *own)
 {
     struct mp_own_thread busiest = {0};
@@ -88,7 +88,8 @@ void mp_own_steps_open(const struct mp_model *model, const struct mp_steps *step
                        struct mp_own_steps *own)
 {
     *own = (struct mp_own_steps){.model = model, .steps = steps->at + first, .count = count};
-    /* Optimizers' steps are not per thread: each begins with the first event after the one before, on any thread. */
+    /* Steps of optimizers are not per thread: each begins with the first event after the previous one, on any
+     * thread. */
     if (!strcmp(mp_steps_source(steps), "torch") || add_threads(own) < 2) {
         mp_vec_free(&own->threads);
         return;

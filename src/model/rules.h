@@ -1,5 +1,5 @@
 /*
- * Rules over stacks: they give a block its category by the frames that allocated it. A rule is a name and a POSIX
+ * Rules over stacks: they give blocks a category by the frames that allocated them. A rule is a name and a POSIX
  * extended regular expression. The expression is searched for in each frame, which is one line of text: "FUNCTION
  * FILE:LINE" (native frames without a file: "FUNCTION LIBRARY"; "?" for an unknown function). The first rule that fits
  * any frame of a stack counts. Pure.
@@ -27,8 +27,8 @@ struct mp_rules {
 
 #define MP_RULES_MAX 1000 /* the most rules, and the most names */
 
-/* Adds a rule. Zero-initialised rules are empty. MP_INVALID, with the rules unchanged: *error says what is wrong with
- * the expression. */
+/* Adds a rule. Zero-initialised rules are empty. MP_INVALID: *error names the mistake in the expression; the rules are
+ * unchanged. */
 enum mp_status mp_rules_add(struct mp_rules *rules, const char *name, const char *regex, struct mp_error *error);
 /* Adds the rules of a text with lines `name = regex`. Empty lines and lines that begin with '#' are passed over.
  * MP_INVALID: *error names the line, with `path` before it. */

@@ -112,7 +112,7 @@ static void find_marked_steps(const struct mp_model *model, bool by_function, st
     bool recorded = model->format && !strcmp(model->format, "mp");
     *steps = (struct mp_steps){.at = steps->at, .room = steps->room, .each = 1};
     mp_step_rule_open_configured(&rule, recorded ? model->start.configuration : "step_range=^" MP_PROFILER_STEP);
-    if (!recorded) rule.range = MP_STEP_NAMED; /* memprof did not record it, so no user asked for other regions */
+    if (!recorded) rule.range = MP_STEP_NAMED; /* another program recorded it, so no user asked for other regions */
     rule.no_function = !by_function;
     find_marked(model, &rule, steps);
     steps->source = source_of(model, steps, rule.kind);
@@ -183,7 +183,7 @@ static bool is_lane(const struct mp_model *model, uint32_t thread)
     return thread < model->threads.count && model->threads.at[thread].tid == MP_TID_LANE;
 }
 
-/* Keeps only the thread's regions and those of no thread. */
+/* Keeps only the regions of the thread, and regions of no thread. */
 static void keep_thread(const struct mp_model *model, struct mp_open_regions *open, uint32_t thread)
 {
     size_t kept = 0;
@@ -192,8 +192,8 @@ static void keep_thread(const struct mp_model *model, struct mp_open_regions *op
     open->count = kept;
 }
 
-/* The thread whose regions count for a thread without any: the first thread that has some. A lane only if no thread
- * has. */
+/* The thread whose regions count for a thread without regions: the first thread that has some; a lane only if no thread
+ * has any. */
 static uint32_t stand_in(const struct mp_model *model, const struct mp_open_regions *open)
 {
     size_t first = 0;

@@ -57,7 +57,7 @@ static void push_frame(const struct mp_model *model, const struct mp_model_frame
 /* multiprocessing begins a process with a line of its own, as in `python -c`. The line is not the user's. */
 static void take_back_launcher(struct mp_stack_lines *lines)
 {
-    const char *inner = NULL; /* the file of the Python line further in */
+    const char *inner = NULL; /* the file of the previous Python line, further in */
     mp_vec_each (struct mp_stack_line, line, lines) {
         if (line->language != MP_PYTHON || !line->file) continue;
         if (line->user && *line->file == '<' && inner && strstr(inner, "/multiprocessing/")) line->user = false;

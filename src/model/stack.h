@@ -14,11 +14,12 @@ struct mp_stack_line {
     uint64_t address;                     /* native: relative to the module; Python: 0 */
     uint32_t more;                        /* string id: mp_frame.more */
     uint8_t language;                     /* enum mp_language */
-    bool cut;                             /* no frame: the recorder left frames out here */
+    bool cut;                             /* true: this is no frame, but the recorder left out frames here */
     bool backward;                        /* further out than a frame "backward of" (MP_BACKWARD): the path that made
                                            * the node in forward */
     bool user;                            /* Python code of the user's own, neither of a package nor of Python itself */
-    bool skipped;                         /* reports pass over it (see below) and show it only in full stacks */
+    bool skipped;                         /* reports leave the line out (see mp_skip_matching()) and show it only in
+                                           * full stacks */
 };
 
 struct mp_stack_lines {
@@ -28,31 +29,31 @@ struct mp_stack_lines {
 
 /* Replaces the contents of *lines; stack 0 has no lines. */
 void mp_stack_resolve(const struct mp_model *model, uint32_t stack, struct mp_stack_lines *lines);
-/* The same for one frame. */
+/* Does the same for one frame. */
 void mp_stack_resolve_frame(const struct mp_model *model, uint32_t frame, struct mp_stack_lines *lines);
 /* The line a person wants to see first: the innermost Python line of the user's own code. Without one, the innermost
  * Python line; without Python, the operator whose gradient is computed; then the innermost native line that has a
  * function and is not an allocator's; then any. NULL for a stack without frames. Reports and exports that show one line
- * of a stack show this one; lines->at[0] is often the allocator's own, without a name. */
+ * of a stack show this line. lines->at[0] is often the allocator's own line, without a name. */
 const struct mp_stack_line *mp_stack_headline(const struct mp_stack_lines *lines);
 /* True if Python code in this file is the user's own. */
 bool mp_stack_is_user_file(const char *file);
 /* The shared object of the innermost native line that is not an allocator's; NULL if unknown. */
 const char *mp_stack_library(const struct mp_stack_lines *lines);
-/* True if reports pass over a native line, or if it only serves to allocate: c10, libc, the recorder and its API, or an
- * operator that only makes a tensor. */
+/* True if reports leave a native line out, or if the line only serves to allocate: c10, libc, the recorder and its API,
+ * or an operator that only makes a tensor. */
 bool mp_stack_is_allocator(const struct mp_stack_line *line);
 /* The last part of a path, or the last two if the last one is not distinctive ("nn/__init__.py"). */
 const char *mp_path_short(const char *path);
 void mp_stack_lines_free(struct mp_stack_lines *lines);
 
 /*
- * Frames that reports pass over. They belong to an allocator or framework of the program's own, so their names do not
+ * Frames that reports leave out. They belong to an allocator or framework of the program's own, so their names do not
  * show which code wanted the memory. They stay in the model and in full stacks. Pure; one thread at a time.
  */
 
-/* Passes over the frames whose function, file or library matches an extended regular expression. MP_INVALID if the
- * expression is not valid; *error says why. */
+/* Makes reports leave out the frames whose function, file or library matches an extended regular expression. MP_INVALID
+ * if the expression is not valid; *error says why. */
 enum mp_status mp_skip_matching(struct mp_model *model, const char *regex, struct mp_error *error);
 
 /* Texts of frames for files of other programs. The texts are the recording's own and may hold any bytes. Pure. */

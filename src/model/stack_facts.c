@@ -11,7 +11,7 @@
 
 static const struct mp_stack_pattern patterns[] = {
     {MP_FACT_WORKSPACE, "at::(cuda|native)::.*[Ww]orkspace"},
-    /* The functions that request it may have no name; those around them have one. */
+    /* The functions that request a workspace may have no name. The functions around them have one. */
     {MP_FACT_WORKSPACE, "at::cuda::(getCurrentCUDABlas|getCurrentCUDASolver|getCurrentCUDASparse|blas::)"},
     {MP_FACT_WORKSPACE, "at::native::(.*run_conv_plan|raw_cudnn_convolution_)"},
     {MP_FACT_COMMUNICATES, "c10d::"},

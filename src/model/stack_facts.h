@@ -1,6 +1,6 @@
 /*
- * Facts about a PyTorch program that a stack's frames show, as bits. The table of patterns and the functions below are
- * the only code of the readers that knows names of PyTorch's files and functions. Pure.
+ * Facts about a PyTorch program that a stack's frames show, as bits. Among the readers, only the table of patterns and
+ * the functions below know names of PyTorch's files and functions. Pure.
  */
 #pragma once
 
@@ -11,7 +11,7 @@
 struct mp_model;
 
 enum mp_stack_fact {
-    /* The use of a block. Certain facts come first, then likely ones; if several hold, the first of each group
+    /* The use of a block. Certain facts come first, then likely ones. If several hold, the first one of each group
      * counts. */
     MP_FACT_WORKSPACE = 1 << 0, /* working memory of a library */
     MP_FACT_COMMUNICATES = 1 << 1,
@@ -19,7 +19,7 @@ enum mp_stack_fact {
     MP_FACT_LOADS_DATA = 1 << 3,
     MP_FACT_MAKES_STATE = 1 << 4,      /* optimizer state */
     MP_FACT_REPLICATES = 1 << 5,       /* DataParallel copies parameters */
-    MP_FACT_MAKES_PARAMETERS = 1 << 6, /* from here on: likely facts */
+    MP_FACT_MAKES_PARAMETERS = 1 << 6, /* this and the next facts are only likely */
     MP_FACT_BUILDS_OPTIMIZER = 1 << 7,
     MP_FACT_CONSTRUCTS = 1 << 8, /* the constructor of some object */
     /* The phase of the program. The innermost frame that shows a phase counts. */
@@ -47,7 +47,7 @@ enum mp_stack_fact {
 struct mp_stack_facts {
     uint32_t *of_frame; /* by frame: facts that it shows itself */
     uint32_t *of_stack; /* by stack: facts that any of its frames shows */
-    uint32_t *inside;   /* by stack: the same, without the frames outside "backward of" */
+    uint32_t *inside;   /* by stack: facts of its frames, without the frames outside "backward of" */
 };
 
 /* Finds the facts at the first call and stores them in the model, which must have all its stacks. */
@@ -68,16 +68,17 @@ enum mp_torch_file mp_torch_file(const char *path);
 bool mp_torch_is_short_path(const char *path);
 
 /* The functions below judge the name of a native function. */
-/* True if it only serves an allocation, or takes the allocation's stack. */
+/* True if the function only serves an allocation, or takes the allocation's stack. */
 bool mp_torch_serves_allocation(const char *function);
-/* True if it computes a gradient. */
+/* True if the function computes a gradient. */
 bool mp_torch_makes_gradient(const char *function);
 /* True if a name (without parameters) does not show what is computed: dispatch, wrappers, reference counts. */
 bool mp_torch_is_plumbing(const char *name, size_t length);
-/* The operator that it calls: "add_Tensor" in "at::_ops::add_Tensor::call(...)". NULL: it calls no operator. */
+/* The operator that the function calls: "add_Tensor" in "at::_ops::add_Tensor::call(...)". NULL: it calls no
+ * operator. */
 const char *mp_operator_called(const char *function, size_t *length);
-/* The autograd node that it runs, as a text that begins with "AddmmBackward0". "" for a node without a name; NULL if it
- * runs none. */
+/* The autograd node that the function runs, as a text that begins with "AddmmBackward0". "" for a node without a name;
+ * NULL if the function runs no node. */
 const char *mp_node_run(const char *function);
 
 /* The place in a model where mp_stack_facts() stores the facts. */

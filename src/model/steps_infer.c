@@ -15,8 +15,7 @@ static bool are_in_doubt(const struct mp_model *model)
     return false;
 }
 
-/* If each of the loop's rounds runs on another thread of a pool, the period may show more rounds. Then the period
- * counts. */
+/* The rounds of a loop may run on several threads of a pool. Then the period may show more rounds, and it counts. */
 static void find_in(const struct mp_model *model, bool host, struct mp_steps *steps)
 {
     struct mp_steps period = {0};

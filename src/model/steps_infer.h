@@ -11,7 +11,7 @@
 
 #include "model/spans.h"
 
-/* All code asks this function, so that a step has one number everywhere. Source "inferred" means the loop or the
+/* All code calls this function, so that a step has one number everywhere. Source "inferred" means the loop or the
  * period; `guessed` means the period. The steps are found once, at the first call, on any thread. *steps is the
  * caller's own copy. */
 void mp_steps_find(const struct mp_model *model, struct mp_steps *steps);

@@ -10,8 +10,8 @@
 #include "base/search.h"
 #include "model/stack_facts.h"
 
-#define ROUNDS_MIN 3  /* rounds: fewer show no loop; sites with fewer allocations belong to no loop */
-#define DEPTH_MAX  24 /* frames of a stack that are looked at, from the outermost: loops are not deeper */
+#define ROUNDS_MIN 3  /* fewer rounds show no loop; sites with fewer allocations belong to no loop */
+#define DEPTH_MAX  24 /* frames of a stack that are examined, from the outermost on: loops are not deeper */
 #define THREADS    32 /* threads that are distinguished */
 #define SAMPLES    64 /* about as many rounds of a line are examined */
 #define EFFORT     12 /* limit of the events examined in rounds, as a multiple of the recording's */
@@ -20,15 +20,16 @@ struct round {
     uint32_t first, end; /* events [first, end) */
 };
 
-/* A line of a function that allocates, directly or in its callees. It is reached when it allocates after another line
- * of its function did. */
+/* A line of a function that allocates, directly or in its callees. A line is reached when it allocates after another
+ * line of its function did. */
 struct line {
     const struct mp_model_line *at;
     uint32_t function, depth;
-    uint32_t count, first, last; /* times it was reached; the events at the first and the last time */
-    double live;                 /* average number of live blocks when it was reached, without those at the beginning */
+    uint32_t count, first, last; /* number of times that it was reached; events at the first and the last time */
+    double live;                 /* average number of live blocks when it was reached, without blocks from the
+                                  * beginning */
     MP_VEC(struct round) rounds; /* a sample of its rounds */
-    uint32_t followed;           /* rounds passed while the sample was taken */
+    uint32_t followed;           /* number of rounds that passed while the sample was taken */
     uint32_t threads;            /* threads on which it was reached: one bit each */
     bool again;                  /* one of these threads reached it twice */
     bool open;                   /* the sample's last round has not ended */
@@ -36,7 +37,7 @@ struct line {
 
 struct site {
     uint32_t first, count;       /* its lines in line_of, outermost first */
-    uint32_t allocs, begin, end; /* number of allocs on all threads; the events from its first to its last */
+    uint32_t allocs, begin, end; /* number of allocs on all threads; events of the first and the last of them */
     uint32_t seen;               /* the last round that contained it */
     bool known, optimizer;
 };
@@ -56,9 +57,9 @@ struct changes {
 struct search {
     const struct mp_model *model;
     bool host;                 /* mp_loop_sees() */
-    uint8_t language;          /* of the lines */
+    uint8_t language;          /* language of the lines */
     uint32_t begin;            /* the first event behind the imports */
-    uint32_t root;             /* function: lines count in its callees, on any thread */
+    uint32_t root;             /* root function: lines count only in its callees, on any thread */
     MP_VEC(struct site) sites; /* by stack */
     MP_VEC(struct line) lines;
     MP_VEC(uint32_t) line_of;
@@ -130,7 +131,7 @@ static bool is_border(const struct mp_model *model, uint32_t node)
 struct call {
     const struct mp_model_line *line;
     uint32_t place; /* place_of() the call */
-    bool made;      /* it lies outside of "backward of": it made a node, and does not run now */
+    bool made;      /* the call lies outside of "backward of": it has made a node, and does not run now */
 };
 
 /* Adds a call's line to a site. If a function is in the stack twice, only the outermost call counts. */
@@ -156,7 +157,7 @@ static void add_line(struct search *search, const struct call *call, uint32_t de
     mp_vec_add(&search->line_of, (uint32_t)*number);
 }
 
-/* Finds the lines of a stack, from the outermost up to the first that lies inside of a step. */
+/* Finds the lines of a stack, from the outermost line up to the first one inside of a step. */
 static void know_site(struct search *search, uint32_t stack)
 {
     struct call path[DEPTH_MAX]; /* the outermost calls, as a ring */
@@ -245,8 +246,8 @@ static bool may_loop(const struct search *search, const struct line *line)
     return line->count >= ROUNDS_MIN && (uint64_t)(line->last - line->first) * 2 >= events;
 }
 
-/* Adds rounds to the sample. They are chosen by multiples of the golden ratio, so that something that happens in every
- * k-th round is in the sample in proportion. */
+/* Adds rounds to the sample. Multiples of the golden ratio choose the rounds. So the sample has the right share of
+ * rounds with anything that happens in every k-th round. */
 static void sample_line(struct search *search, struct line *line, uint32_t event, int64_t live)
 {
     if (!may_loop(search, line)) return;
@@ -258,8 +259,8 @@ static void sample_line(struct search *search, struct line *line, uint32_t event
     if (line->open) mp_vec_add(&line->rounds, round);
 }
 
-/* A site's weight. The weight is a square root, so that neither the few sites of each row in a batch nor the many of a
- * rare evaluation outweigh a step's. */
+/* A site's weight. The weight is a square root, so that a step's sites weigh most: neither the few sites that run for
+ * each row of a batch, nor the many sites of a rare evaluation. */
 static double weight_of(const struct site *site)
 {
     return site->allocs < ROUNDS_MIN ? 0 : sqrt(site->allocs);
@@ -293,8 +294,8 @@ static struct change sum_until(const struct changes *changes, uint32_t event)
     return before ? changes->at[before - 1] : (struct change){0};
 }
 
-/* True if a round contains half of the weight of the sites at work around it, and an optimizer's site if any is at
- * work. */
+/* True if a round contains half of the weight of the sites in use around it, and an optimizer's site if one is in
+ * use. */
 static bool is_whole(struct search *search, const struct round *round)
 {
     const struct mp_model *model = search->model;
@@ -330,8 +331,8 @@ static bool has_whole_rounds(struct search *search, const struct line *line)
 
 MP_ORDER_OF_POINTERS(by_count, struct line, MP_FALLING(count) ?: MP_RISING(first))
 
-/* How many lines of the function were reached exactly as often as this one. In a loop most lines are, except one that
- * is reached once more when the loop ends. */
+/* How many lines of the function were reached exactly as often as this one. In a loop this is true of most lines, but
+ * not of one that is reached once more when the loop ends. */
 static uint32_t fellows(const struct search *search, const struct line *line)
 {
     uint32_t count = 0;

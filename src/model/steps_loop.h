@@ -29,18 +29,18 @@
 
 #include "model/spans.h"
 
-/* True if an event is an allocation that shows the loop. `host`: also one of the host's sampled blocks, of which a
- * round may have none. */
+/* True if an event is an allocation that shows the loop. `host`: sampled blocks of the host count, too, although a
+ * round may have none of them. */
 bool mp_loop_sees(const struct mp_model *model, uint32_t event, bool host);
-/* Adds the loop's steps; none if no line shows a loop. False if no thread reached the loop's line twice. Each round
- * then runs on another thread, and may consist of several rounds of one line (steps_period.h). */
+/* Adds the loop's steps; none if no line shows a loop. False if no thread reached the loop's line twice. Then each
+ * round runs on another thread, and may consist of several rounds of one line (steps_period.h). */
 bool mp_loop_find(const struct mp_model *model, bool host, struct mp_steps *steps);
 
 /* The first event after the imports at the program's begin: their allocations say nothing about its loop. */
 uint32_t mp_loop_begin(const struct mp_model *model);
 /* The language whose lines show the loop. It is Python, or C and C++ if no Python was recorded. */
 uint8_t mp_loop_language(const struct mp_model *model);
-/* The line of a node of a stack, if it is in that language; else NULL. */
+/* The line of a stack's node if it is in that language; else NULL. */
 const struct mp_model_line *mp_loop_line(const struct mp_model *model, uint32_t node, uint8_t language);
 /* mp_loop_is_forward(): true if a line belongs to a network's forward(). mp_loop_is_outside(): true if its file is none
  * of networks, optimizers or data loaders. */

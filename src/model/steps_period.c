@@ -11,7 +11,7 @@
 #define ROUNDS_MIN   3
 #define ALIKE_MIN    0.90 /* least share of the allocations that find an equal one at the period */
 #define AS_GOOD      0.02 /* a shorter period may be this much worse than the best one */
-#define SITES_MAX    16   /* the rarest sites: their distances are the candidates */
+#define SITES_MAX    16   /* number of rarest sites, whose distances are the candidates */
 #define AGAIN_MAX    48   /* how often one of these sites may occur in a round */
 #define PERIODS_MAX  256
 #define FIRST_TIMES  4 /* the first 1/4 of the allocations is left out */
@@ -39,7 +39,7 @@ struct crew {
     struct mp_map numbers;     /* a site's key to its number */
     const struct calls *model; /* the thread that allocates most: the period is looked for there */
     bool host;                 /* mp_loop_sees() */
-    uint32_t allocs;           /* of the whole recording, other threads and code included */
+    uint32_t allocs;           /* allocations of the whole recording, with other threads and code */
     bool modules;              /* modules are known */
 };
 
@@ -54,13 +54,13 @@ struct periods {
     size_t count;
 };
 
-/* The begin of a round: a call of `crew->model`, the period, and how many calls must be equal to recognise the place
- * elsewhere. */
+/* The begin of a round: a call of `crew->model`, the period, and the number of calls that must be equal for another
+ * begin of a round. */
 struct beginning {
     uint32_t at, period, look;
 };
 
-/* By stack: a number for the function in which its Python begins, different for each function. 0: it has no Python. */
+/* By stack: a number for its outermost Python function; functions have different numbers. 0: it has no Python. */
 static uint64_t *roots_of(const struct mp_model *model)
 {
     uint64_t *roots = mp_alloc_zeroed(model->stacks.count + 1, sizeof *roots);
@@ -114,7 +114,7 @@ static void collect(const struct mp_model *model, struct crew *crew)
     uint32_t live = 0, begin = mp_loop_begin(model);
     for (uint32_t event = 0; event < model->events.count; event++) {
         uint32_t thread = model->events.thread[event], block = model->events.subject[event];
-        live -= model->events.type[event] == MP_EVENT_FREE; /* without the blocks at the beginning */
+        live -= model->events.type[event] == MP_EVENT_FREE; /* blocks from the beginning do not count */
         if (!mp_loop_sees(model, event, crew->host)) {
             live += model->events.type[event] == MP_EVENT_ALLOC;
             continue;
@@ -185,9 +185,9 @@ static void find_periods(const struct crew *crew, struct periods *periods)
         add_periods_of(crew->model, rare[i], periods);
 }
 
-/* The share of allocations that find an equal one at that distance. Both must differ from the one before them: in a
- * long run of equal ones, as in an optimizer, any distance would fit. The beginning is left out, since warm-up
- * allocates differently. If there are many, a sample is compared. */
+/* The share of allocations that find an equal one at that distance. Both must differ from the allocation before them:
+ * in a long run of equal allocations, as in an optimizer, any distance would fit. The beginning is left out, since
+ * warm-up allocates differently. Of many allocations, only a sample is compared. */
 static double alike(const struct calls *calls, uint32_t distance, size_t tries)
 {
     size_t pairs = calls->sites.count - distance, every = 1 + pairs / (COMPARISONS / (tries + 1)), same = 0, all = 0;
@@ -208,8 +208,8 @@ static uint32_t first_like(const struct calls *calls, uint32_t at)
     return first;
 }
 
-/* The call at which a round begins: the one with the fewest live blocks. If there are several, the one whose site came
- * first. */
+/* The call at which a round begins: the call with the fewest live blocks. If there are several, the one whose site came
+ * first counts. */
 static uint32_t find_place(const struct calls *calls, uint32_t period)
 {
     uint32_t first = (uint32_t)(calls->sites.count - period) / 2, best = first, came = first_like(calls, first);
@@ -305,8 +305,8 @@ static bool is_outside_at(const struct mp_model *model, const struct crew *crew,
     return shared && (apart || !in_network);
 }
 
-/* True if most of the examined rounds lie outside of networks (is_outside_at()). A single one may not: if it begins in
- * the middle of a network, all of it may lie under one layer. */
+/* True if most of the examined rounds lie outside of networks (is_outside_at()). One round alone is no proof: if it
+ * begins in the middle of a network, all of it may lie under one layer. */
 static bool is_outside(const struct mp_model *model, const struct crew *crew, uint32_t period, uint32_t *window,
                        struct seen *seen)
 {
@@ -321,9 +321,9 @@ static bool is_outside(const struct mp_model *model, const struct crew *crew, ui
     return all ? outside * 2 > all : mute;
 }
 
-/* The shortest period among those that explain most allocations; 0: none. A network of many layers has periods, too,
- * which lie inside of it. If there is an inner period, a longer one counts only if it explains at least half of the
- * allocations that the inner one leaves unexplained. */
+/* The shortest period among those that explain most allocations; 0: none. A network of many layers has periods of its
+ * own, too. If there is such an inner period, a longer period must explain at least half of the allocations that the
+ * inner one leaves unexplained. */
 static uint32_t find_period(const struct mp_model *model, const struct crew *crew)
 {
     struct periods periods = {.count = 0};
@@ -347,8 +347,8 @@ static uint32_t find_period(const struct mp_model *model, const struct crew *cre
     return period;
 }
 
-/* Adds the events at which a thread's rounds begin. A last round that is too short to tell it from a part of a round
- * begins where the one before it ends. */
+/* Adds the events at which a thread's rounds begin. If the last round is too short to be recognised as a round, it
+ * begins where the previous one ends. */
 static void find_rounds(const struct crew *crew, const struct calls *calls, const struct beginning *start,
                         struct events *rounds)
 {

@@ -2,9 +2,9 @@
  * Steps of a loop whose body is one line. No line runs again after another line did, but its allocations come in the
  * same order again and again. Pure.
  *
- * Which allocations count: only those under one line outside of networks, since layers repeat, too. Only threads that
- * run the same code count; of several such groups, the one that allocates most. The period is found on one thread, and
- * its rounds on each.
+ * Which allocations count: only those under one line outside of networks, since layers repeat, too. Threads that run
+ * the same code are a group; the group that allocates most counts. The period is found on one thread, and its rounds on
+ * each.
  *
  * How the period is found: candidates are the distances at which sites return. Only allocations that differ from the
  * one before are compared. The period is the shortest distance at which nearly all of them find an equal allocation,

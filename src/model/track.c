@@ -59,7 +59,8 @@ static double weight(const struct mp_model *model, size_t track)
     return (double)sum->peak_bytes / (is_of_host(model, track) ? HOST_DIVISOR : 1);
 }
 
-/* True if a track's layer lies above the others of its device. Pinned memory and malloc()'s lie in no other layer. */
+/* True if a track's layer lies above the others of its device. Pinned memory and malloc()'s memory lie in no other
+ * layer. */
 static bool lies_above(const struct mp_model *model, size_t track, size_t highest, size_t upper)
 {
     const struct mp_model_track_sum *sum = &model->sums.at[track];

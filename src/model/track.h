@@ -33,7 +33,7 @@ struct mp_track_memory mp_track_memory_of(const struct mp_model *model, uint16_t
 /* True if a block is a range of memory in these tracks. */
 bool mp_track_is_range(const struct mp_model *model, const struct mp_track_memory *memory, size_t block);
 
-/* The tracks that a question means, one byte each: 1 for `track`. MP_TRACK_NONE means all tracks, except those whose
+/* The tracks that a question means, one byte each: 1 for `track`. MP_TRACK_NONE means all tracks, except tracks whose
  * memory another track shows, too. If an allocator's reserved total at the end equals the bytes of a lower layer on its
  * device, the lower layer's blocks are its segments. The driver's address space is no memory. The caller frees the
  * array. */

@@ -16,7 +16,7 @@ struct mp_window mp_window_all(const struct mp_model *model);
 
 /* Makes a window from two texts (NULL: the start, the end). Each is a time from the start ("1.5s"), a share of the
  * recording ("50%"), or a step: "step:10" means that step's beginning in `from` and its end in `to`. MP_INVALID if a
- * text is not valid, or nothing lies between the two. */
+ * text is not valid, or if nothing lies between the two times. */
 enum mp_status mp_window_make(const struct mp_model *model, const char *from, const char *to, struct mp_window *window,
                               struct mp_error *error);
 

@@ -8,7 +8,7 @@
 #include "cli/progress.h"
 #include "cli/query.h"
 
-/* Kinds of changes that no replay can prove, with the command that does. */
+/* Kinds of changes that no replay can prove, with the command that can. */
 static const struct {
     const char *name, *instead;
 } gone[] = {
@@ -19,7 +19,7 @@ static const struct {
     {"shard", "run the sharded program under `memprof plan`, which needs no GPU"},
 };
 
-/* MP_EXIT_USAGE, after a message. */
+/* Prints a message about an unknown kind, and returns MP_EXIT_USAGE. */
 static int refuse_kind(const char *name, size_t length)
 {
     for (size_t i = 0; i < sizeof gone / sizeof *gone; i++) {

@@ -96,7 +96,7 @@ static char *find_output(const struct mp_invocation *invocation, uint32_t pid)
 struct attaching {
     const struct mp_invocation *invocation;
     struct mp_attach_options *options;
-    MP_VEC(pid_t) children; /* memprof processes, each for a child of the program */
+    MP_VEC(pid_t) children; /* pids of further memprofs, one for each child of the program */
 };
 
 static void say(void *context, const char *sentence)
@@ -137,7 +137,8 @@ static int attach(struct attaching *attaching, bool is_child)
     return status;
 }
 
-/* Waits for them, unless memprof was detached from a running program, whose children then run, too. */
+/* Waits for the memprofs of the children, unless memprof was detached from a running program: its children then run,
+ * too. */
 static int end_children(struct attaching *attaching)
 {
     struct pollfd program = {.fd = (int)syscall(SYS_pidfd_open, attaching->options->pid, 0), .events = POLLIN};
@@ -153,7 +154,7 @@ static int end_children(struct attaching *attaching)
     return status;
 }
 
-/* Starts another memprof for a child of the program. It does not inherit this one's probes. */
+/* Starts another memprof for a child of the program. It does not inherit the probes of this memprof. */
 static void attach_child(void *context, uint32_t pid)
 {
     struct attaching *attaching = context;

@@ -85,7 +85,7 @@ static void describe(const struct mp_query *query, const struct mp_model *model,
     compared->complete = !mp_model_incomplete(model) && !mp_model_limited(model);
 }
 
-/* Fills in the facts that are shown of a recording. */
+/* Fills in the facts that the report shows about a recording. */
 static int sum_up(const struct mp_query *query, const struct mp_model *model, struct mp_compared *compared)
 {
     struct mp_profile_query ask;

@@ -61,7 +61,7 @@ static enum mp_status write_html(const struct graph *graph, const struct mp_flam
 static const struct format {
     const char *name;
     writer *write;
-    bool by_place;       /* takes whole stacks in all senses, not merged flames of one sense */
+    bool by_place;       /* the format takes whole stacks in all senses, not merged flames in one sense */
     const char *ends[4]; /* endings of file names that select the format without --format; none: the default */
 } formats[] = {
     {"html", write_html, false, {NULL}},
@@ -127,8 +127,8 @@ static int compare_with(struct graph *graph, const char *path)
     return mp_give_up("%s has no track %s to compare with", path, id);
 }
 
-/* Prints a message if the graph is empty; it is written anyway. No message for pprof, whose files also have the other
- * senses. */
+/* Prints a message if the graph is empty, which is written anyway. There is no message for pprof, whose files also have
+ * the other senses. */
 static void note_empty(const struct graph *graph)
 {
     for (int side = 0; side < MP_SIDES; side++)

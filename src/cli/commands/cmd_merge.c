@@ -7,7 +7,8 @@
 #include "cli/mpi/tree.h"
 #include "cli/output_recording.h"
 
-/* Refuses to write over a recording, which would be lost. A job may be written over, to add recordings to it. */
+/* Refuses to overwrite a recording, which would be lost. A job may be overwritten, so that the user can add recordings
+ * to it. */
 static int check_output(const char *output, const struct mp_job_paths *paths)
 {
     struct stat there, input;
@@ -26,7 +27,7 @@ static int merge(const struct mp_invocation *invocation, const struct mp_mpi_ran
     struct mp_job_paths paths = {0};
     struct mp_error error;
     *model = NULL;
-    int status = rank ? MP_EXIT_DONE : mp_output_recording_check(invocation); /* other ranks write nothing */
+    int status = rank ? MP_EXIT_DONE : mp_output_recording_check(invocation); /* only rank 0 writes */
     if (!status && !rank) status = mp_job_paths_find(invocation->operands, invocation->operand_count, &paths);
     if (!status && !rank) status = check_output(invocation->value[MP_OPT_OUTPUT], &paths);
     if (ranks) status = mp_mpi_tell_paths(ranks, rank, size, status, invocation, &paths);

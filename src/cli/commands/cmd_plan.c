@@ -109,8 +109,8 @@ static bool set(const char *name, const char *format, ...)
     return done;
 }
 
-/* Adds the stand-ins to LD_PRELOAD by path: a library that the command searches by run path is then already loaded
- * under its name. All major versions are added, since we do not know which one PyTorch needs; their symbols have
+/* Adds the stand-ins to LD_PRELOAD by path. When the command then looks for a library by run path, one of that name is
+ * already loaded. All major versions are added, since we do not know which one PyTorch needs; their symbols have
  * versions, so they do not clash. */
 static bool preload(const struct planning *planning)
 {

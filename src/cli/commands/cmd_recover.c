@@ -29,7 +29,7 @@ static enum mp_status create(void *context, struct mp_recording *recording, char
     enum mp_status status = mp_new_file_open(output->path, &rule, &output->file, error);
     if (status) return status;
     *fd = output->file.fd;
-    *path = mp_text_copy(output->file.name ? output->file.name : output->path); /* folds use this name, too */
+    *path = mp_text_copy(output->file.name ? output->file.name : output->path); /* folding uses this name, too */
     return MP_OK;
 }
 

@@ -52,7 +52,9 @@ static int write_report(struct mp_query *query)
     struct mp_leaks_query ask = {
         query->track, query->view.window, {.by = MP_GROUP_STACK, .sort = MP_SORT_GROWTH}, query->filter, NULL};
     if (mp_leaks_find(query->model, &ask, &leaks, &error)) return mp_message_error(&error);
-    if (!query->as_json) mp_sites_sort(&leaks.outstanding, MP_SORT_BYTES); /* JSON: as in `memprof leaks` */
+    if (!query->as_json)
+        mp_sites_sort(&leaks.outstanding, MP_SORT_BYTES); /* in JSON, the order is that of `memprof
+                                                           * leaks` */
     int status = write_story(query, &leaks);
     mp_leaks_free(&leaks);
     return status;

@@ -122,7 +122,7 @@ static int read_question(struct sizing *sizing)
     struct mp_size_question *question = &sizing->question;
     int status = mp_progress_valid(invocation) ? read_capacity(sizing) : MP_EXIT_USAGE;
     if (!status) status = read_margin(sizing);
-    if (!status && probe) /* one probe is left for the run at the answer */
+    if (!status && probe) /* one probe is kept for the run at the answer */
         status = read_batches("probe", probe, sizing->batches, MP_SIZE_PROBES_MAX - 1, &sizing->count);
     for (size_t i = 0; !status && !probe && i < invocation->operand_count; i++)
         status = read_operand(sizing, invocation->operands[i]);
@@ -267,8 +267,8 @@ static const struct mp_size_need *need_at(const struct mp_size_answer *answer, u
     return need;
 }
 
-/* Runs the command at the answer and answers again, with that run as one more probe. Any failure leaves the answer as
- * it is, and is reported. */
+/* Runs the command at the answer, and answers again with that run as one more probe. A failure is reported, and leaves
+ * the answer as it is. */
 static int verify(struct sizing *sizing, struct mp_size_answer *answer)
 {
     struct mp_error error;

@@ -119,7 +119,7 @@ static int read_follow(const struct mp_invocation *invocation, struct mp_collect
     return mp_refuse("--follow %s: yes, no, all or an amount of memory, as 64MiB, is wanted", value);
 }
 
-/* Checks the range before the run: otherwise hours of recording could end without steps. */
+/* Checks the range before the run. Otherwise hours of recording could end without steps. */
 static bool parse_step_range(const char *text, struct mp_record_config *config)
 {
     struct mp_step_rule rule;
@@ -137,7 +137,7 @@ static bool parse_step_at(const char *text, struct mp_record_config *config)
     return *text && snprintf(config->step_at, sizeof config->step_at, "%s", text) < (int)sizeof config->step_at;
 }
 
-/* The recorder opens the library in the program. If it cannot, it walks by its own rules. */
+/* Reads --unwind. The recorder opens libunwind in the program; if it cannot, it walks by its own rules. */
 static int read_unwind(const struct mp_invocation *invocation, struct mp_record_config *config)
 {
     int status = mp_option_unwind(invocation, &config->libunwind);
@@ -260,7 +260,7 @@ static char *output_pattern(const struct mp_invocation *invocation, const struct
         mp_message("cannot tell the current folder: %s", strerror(errno));
         return NULL;
     }
-    if (!folder[1]) folder[0] = '\0'; /* the root: the part that follows begins with a slash */
+    if (!folder[1]) folder[0] = '\0'; /* for the root folder, the part that follows begins with a slash */
     if (given) return mp_text_make("%s/%s%s", folder, given, end);
     char *command = way ? mp_text_copy(way->name) : escaped(basename(invocation->operands[0]));
     char *pattern = mp_text_make("%s/%s.%%p.mp", folder, command);
@@ -282,8 +282,8 @@ static void report(void *context)
                       : mp_snapshot_report(t->result, t->options, t->quiet, t->verbose);
 }
 
-/* True if another run has left recordings in the folder. Ranks of a job share a folder, so for a rank the answer is
- * false. */
+/* True if another run has left recordings in the folder. False for a rank of a job, because the ranks share a
+ * folder. */
 static bool has_recordings(const char *folder)
 {
     struct mp_member self;
@@ -365,7 +365,7 @@ int mp_snapshot_record(const struct mp_invocation *invocation, const struct mp_s
         struct mp_error error;
         options.output = pattern;
         options.folder = folder;
-        mp_memory_on_lack(NULL); /* lack of memory must not end the collector while a program is recorded */
+        mp_memory_on_lack(NULL); /* lack of memory must not end the collector while it records a program */
         if (mp_launch_stack(&error) || mp_collector_run(&options, &result, &error)) {
             int message_status = mp_message_error(&error);
             status = result.exit_status ? result.exit_status : message_status;

@@ -90,8 +90,8 @@ static void write_picture(const struct mp_top_canvas *canvas, bool color, struct
     }
 }
 
-/* Chooses the process that the user named by `pid`: the process itself, or the one that the memprof of that pid would
- * answer about. */
+/* Chooses the process that the user named by `pid`. If `pid` is a memprof, chooses the process that this memprof
+ * records. */
 static void choose(struct mp_top_view *view, const struct mp_top_state *state, pid_t pid)
 {
     const struct mp_top_process *best = NULL;

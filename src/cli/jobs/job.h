@@ -31,15 +31,15 @@ int mp_job_load(const struct mp_invocation *invocation, char *const *operands, s
 int mp_job_read_options(const struct mp_invocation *invocation, struct mp_job_query *query);
 /* Reads the job. Returns an exit status; if it is not 0, a message was printed and nothing is to be freed. */
 int mp_job_open(const struct mp_invocation *invocation, struct mp_job_query *query);
-/* Writes query->text or query->json if `status` is 0, says on stderr what is wrong with the job, and frees the
+/* Writes query->text or query->json if `status` is 0, reports the problems of the job on stderr, and frees the
  * query. */
 int mp_job_close(struct mp_job_query *query, int status);
-/* The same for a command that has written its answer. */
+/* Does the same for a command that has already written its answer. */
 int mp_job_end(struct mp_job_query *query, int status);
-/* Says on stderr what is wrong with a job; false if nothing is. */
+/* Reports the problems of a job on stderr; false if it has none. */
 bool mp_job_report_problems(const char *path, const struct mp_job_view *job);
 
-/* True if the job has a process; if not, messages say why. */
+/* True if the job has a process; otherwise messages say why not. */
 bool mp_job_holds_any(const struct mp_model *model);
 
 /* Runs a command for a job, from options to output. `text` and `json` write the answer. */

@@ -14,8 +14,8 @@
 #include "exchange/load/load.h"
 #include "format/reader.h"
 
-/* Why a file does not count. Other MPI ranks get the reason by its index. "" is for a merged job next to its own
- * recordings, which gets no message. */
+/* Why a file does not count. Other MPI ranks get the reason by its index. The reason "" is for a merged job next to its
+ * own recordings: it gets no message. */
 static const char *const reasons[] = {NULL, "named twice", "",
                                       "taken while its process ran: a later recording of that is there"};
 enum reason { COUNTS, TWICE, IS_JOB, HAS_LATER };
@@ -59,7 +59,8 @@ bool mp_job_is_file(const char *path)
     return look_at_file(path, NULL);
 }
 
-/* ---- which there are -------------------------------------------------------------------------------------------- */
+/* ---- finding the files --------------------------------------------------------------------------------------------
+ */
 
 static int is_recording_name(const struct dirent *entry)
 {
@@ -110,7 +111,7 @@ static int add_folder(struct found *found, const char *folder, size_t number)
                       folder);
 }
 
-/* ---- which of them count ---------------------------------------------------------------------------------------- */
+/* ---- choosing among them ---------------------------------------------------------------------------------------- */
 
 struct identified {
     dev_t device;
@@ -136,7 +137,8 @@ static void leave_out_doubles(struct mp_job_paths *paths)
     free(files);
 }
 
-/* Leaves out a folder's jobs, unless the folder has nothing else: they contain the recordings of the same folder. */
+/* Leaves out a folder's jobs, which contain the recordings of the same folder. Jobs stay if the folder has nothing
+ * else. */
 static void leave_out_jobs(const struct found *found, size_t folders)
 {
     struct mp_job_paths *paths = found->paths;
@@ -198,8 +200,8 @@ static void find_later_of(struct recorded_process *same, size_t count, struct mp
                 paths->at[same[i].at].left_out = reasons[HAS_LATER];
 }
 
-/* Reads the beginning of each file, and more if several are of one process. Start of recording in ns, pid and host
- * identify a process. */
+/* Reads the beginning of each file, and more if several files are of one process. A process is identified by the
+ * recording's start in ns, pid and host. */
 static void look_at_all(struct found *found, size_t folders)
 {
     struct mp_job_paths *paths = found->paths;
@@ -252,7 +254,8 @@ void mp_job_paths_free(struct mp_job_paths *paths)
     mp_vec_free(paths);
 }
 
-/* ---- for another process ---------------------------------------------------------------------------------------- */
+/* ---- paths for another process
+ * ---------------------------------------------------------------------------------------- */
 
 /* Each path becomes a byte (the reason, and whether it is a job), and the path with its NUL. */
 void mp_job_paths_pack(const struct mp_job_paths *paths, struct mp_buffer *out)
@@ -282,7 +285,8 @@ bool mp_job_paths_unpack(const char *bytes, size_t size, struct mp_job_paths *pa
     return true;
 }
 
-/* ---- into a job ------------------------------------------------------------------------------------------------- */
+/* ---- adding to a job
+ * ------------------------------------------------------------------------------------------------- */
 
 void mp_job_add_paths(const struct mp_invocation *invocation, const struct mp_job_paths *paths, size_t first, size_t of,
                       struct mp_job *job)

@@ -1,4 +1,5 @@
-/* Which recordings make up a job: files that operands and folders name, without those that others already contain. */
+/* Finds the recordings of a job: the files and folders that operands name, without recordings that others already
+ * contain. */
 #pragma once
 
 #include <stdbool.h>
@@ -22,10 +23,10 @@ struct mp_job_paths {
     size_t count, room;
 };
 
-/* Finds the recordings that the operands name; those of a folder are in order of their names. Some are left out: a
- * second mention of a file; a folder's jobs if the folder has recordings, too. A snapshot of a running process (taken
- * at will, or when memory ran out) is left out if a later recording of that process is among them. Free with
- * mp_job_paths_free(). Returns an exit status, after a message if it is not 0. */
+/* Finds the recordings that the operands name. The recordings of a folder are in order of their names. Some files are
+ * left out: a second mention of a file; a folder's jobs if the folder has recordings, too; a snapshot of a running
+ * process if the operands also name a later recording of that process. Free with mp_job_paths_free(). Returns an exit
+ * status, after a message if it is not 0. */
 int mp_job_paths_find(char *const *operands, size_t count, struct mp_job_paths *paths);
 void mp_job_paths_free(struct mp_job_paths *paths);
 /* Adds the recordings first, first + of, first + 2 of, ... to the job, with one in memory at a time. A recording that

@@ -6,7 +6,7 @@
 
 #include "cli/mpi/ranks.h"
 
-#define PART (1 << 30) /* most bytes of a message, as MPI counts in int */
+#define PART (1 << 30) /* most bytes of a message, because MPI counts in int */
 #define TAG  25
 
 static bool begin(int *rank, int *size)

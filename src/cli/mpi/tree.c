@@ -131,7 +131,7 @@ static void put_operands(const struct mp_invocation *invocation, struct mp_buffe
         mp_buffer_append(out, invocation->operands[i], strlen(invocation->operands[i]) + 1);
 }
 
-/* The operands' size in eight bytes, the operands, and the paths; nothing if rank 0 failed. */
+/* Packs the operands' size in eight bytes, the operands, and the paths. Packs nothing if rank 0 failed. */
 static void pack_paths(const struct mp_invocation *invocation, const struct mp_job_paths *paths, struct mp_buffer *out)
 {
     struct mp_buffer operands = {0};
@@ -188,7 +188,7 @@ int mp_mpi_join(const struct mp_mpi_ranks *ranks, int rank, int size, int status
     for (int step = 1; step < size; step *= 2) {
         if (rank % (2 * step) == step) {
             if (status) {
-                ranks->send(rank - step, "", 0); /* tells the receiver that this part failed: then no job is written */
+                ranks->send(rank - step, "", 0); /* an empty message: this part failed, so no job is written */
                 return status;
             }
             status = send_job(ranks, rank - step, *job);

@@ -5,8 +5,8 @@
 #include "cli/mpi/ranks.h"
 
 /* Starts MPI if memprof runs under MPI's launcher and was built with MPI, and returns the ranks. Outside of a launcher:
- * NULL, *rank 0, *size 1. Under a launcher without the library: NULL, *size 0, and a message, as each process would
- * write the same file. */
+ * NULL, *rank 0, *size 1. Under a launcher, but without the library: NULL, *size 0, and a message, because each process
+ * would write the same file. */
 const struct mp_mpi_ranks *mp_mpi_find(int *rank, int *size);
 
 /* Gives all ranks the paths that rank 0 found, so that their shares fit together even if ranks see different files. A
@@ -15,6 +15,6 @@ const struct mp_mpi_ranks *mp_mpi_find(int *rank, int *size);
 int mp_mpi_tell_paths(const struct mp_mpi_ranks *ranks, int rank, int size, int status,
                       const struct mp_invocation *invocation, struct mp_job_paths *paths);
 
-/* Joins the jobs of all ranks into that of rank 0. Fails if any rank's `status` is not 0. All ranks must call this, as
- * they wait for each other. The other ranks' jobs are given up, and their *job is NULL. Returns an exit status. */
+/* Joins the jobs of all ranks into the job of rank 0. Fails if any rank's `status` is not 0. All ranks must call this,
+ * because they wait for each other. The other ranks' jobs are freed, and their *job is NULL. Returns an exit status. */
 int mp_mpi_join(const struct mp_mpi_ranks *ranks, int rank, int size, int status, struct mp_job **job);

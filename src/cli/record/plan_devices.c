@@ -11,7 +11,7 @@
 #include "base/units.h"
 #include "cli/text_file.h"
 
-#define OF_BYTES "h100-80gb" /* the device whose properties a device given only by bytes gets */
+#define OF_BYTES "h100-80gb" /* a device that is given only by its bytes has the other properties of this one */
 #define ANY      "any"       /* the section with defaults for all devices */
 
 static char *trimmed(char *text)

@@ -8,7 +8,7 @@
 struct mp_plan_device {
     char key[64]; /* "h100-80gb"; if only bytes were given, the user's text */
     char name[128], source[256];
-    uint64_t total, context;           /* bytes of the device, and how many of them its context and kernels take */
+    uint64_t total, context;           /* bytes of the device, and the part of them that its context and kernels take */
     uint64_t graph_node, cublas, nccl; /* bytes that the driver takes for a graph's kernel, cuBLAS, a communicator */
     uint64_t multicast;                /* granularity of memory that multicast objects share; 0: the device has none */
     unsigned cc, sms, l2, local_threads; /* local_threads: threads of a multiprocessor that have local memory; 0: all */

@@ -46,13 +46,13 @@ static void judge(const struct mp_model *model, const struct mp_plan *plan, cons
     for (size_t i = 0; i < plan->estimated.count; i++)
         outcome->unknown |= plan->estimated.at[i].bytes == MP_BYTES_UNKNOWN;
     mp_vec_each (const struct mp_plan_read_back, read, &plan->read_backs) {
-        /* int64, such as the result of lengths.max(). */
+        /* A value of int64, such as the result of lengths.max(). */
         bool counts = read->use == MP_PLAN_VALUE && read->bytes == 8 * read->count;
         ++*(read->use == MP_PLAN_SIZE || counts ? &outcome->sizes : &outcome->values);
     }
     if (track == MP_TRACK_NONE) return;
-    for (size_t i = 0; i < model->tracks.count; i++) /* one layer only: PyTorch's out-of-memory follows the driver's,
-                                                      * and is the same event */
+    for (size_t i = 0; i < model->tracks.count; i++) /* only one layer counts: PyTorch's out-of-memory follows the
+                                                      * driver's, and is the same failure */
         if (on_device(model, (uint16_t)i) && model->tracks.at[i].layer == model->tracks.at[track].layer)
             outcome->ooms += model->sums.at[i].ooms;
     const struct mp_model_track_sum *sum = &model->sums.at[track];
@@ -275,7 +275,7 @@ static bool print_nothing(const struct mp_plan *plan, int status)
     return false;
 }
 
-/* Prints how much a server's cache holds, or how much it lacks. True if that is the answer to whether it fits. */
+/* Prints how much a server's cache holds, or how much it lacks. True if this already says whether the server fits. */
 static bool print_server(const struct mp_model *model)
 {
     struct mp_buffer sentence = {0};
@@ -285,7 +285,8 @@ static bool print_server(const struct mp_model *model)
     return lacks;
 }
 
-/* Prints what a server with several processes lacks: only its engine, a process without a device, knows. */
+/* Prints how much memory a server with several processes lacks. Only its engine knows this, a process without a
+ * device. */
 static void print_server_of(const struct mp_collector_result *result, size_t but)
 {
     struct mp_model *model;

@@ -5,7 +5,7 @@
 #include "cli/record/plan_devices.h"
 #include "collect/session/collector.h"
 
-/* The answer to whether a recorded program fits. */
+/* Says whether a recorded program fits. */
 struct mp_plan_outcome {
     bool has_device; /* the program allocated on a device */
     bool fits;       /* memory never ran out, and context and libraries fit next to the reserved memory */
@@ -19,7 +19,8 @@ struct mp_plan_outcome {
 enum mp_status mp_plan_judge(const char *path, const struct mp_plan_device *device, struct mp_plan_outcome *outcome,
                              struct mp_error *error);
 
-/* Outcomes in a table, of which `name` heads the first column ("batch", "rank"), and as an element of a JSON array. */
+/* Print outcomes as rows of a table, whose first column has the heading `name` ("batch", "rank"), and as elements of a
+ * JSON array. */
 void mp_plan_outcome_heading(const char *name);
 void mp_plan_outcome_row(uint64_t value, const struct mp_plan_outcome *outcome);
 void mp_plan_outcome_json(struct mp_json *json, const char *name, uint64_t value,
@@ -27,5 +28,5 @@ void mp_plan_outcome_json(struct mp_json *json, const char *name, uint64_t value
 /* Prints the object, and frees its buffer. */
 void mp_plan_print_json(struct mp_json *json);
 
-/* Prints the outcome. False: something was lost, or nothing was planned. */
+/* Prints the outcome. False: the recording is incomplete, or nothing was planned. */
 bool mp_plan_report(const struct mp_collector_result *result, const struct mp_plan_device *device, bool quiet);

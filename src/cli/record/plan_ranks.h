@@ -1,5 +1,5 @@
-/* `memprof plan --rank all`: plans one rank of each kind, which are the stages of a pipeline, and says which is
- * highest. */
+/* `memprof plan --rank all`: plans one rank of each kind (each stage of a pipeline), and says which rank has the
+ * highest peak. */
 #pragma once
 
 #include "cli/options.h"

@@ -17,7 +17,7 @@
 #define PROBES_MAX 48
 #define LARGEST    (UINT64_C(1) << 40)
 #define FARTHEST   16 /* the next value is at most 16 times a value that fits */
-/* If values that nobody computed decide sizes, the last digits mean nothing. The search then ends at a precision of
+/* If values that nobody computed decide sizes, the last digits mean nothing. So the search ends at a precision of
  * 1/ROUGH, or at ROUGH_TIMES the start. */
 #define ROUGH       4
 #define ROUGH_TIMES 16
@@ -36,7 +36,7 @@ struct search {
     struct probe probes[PROBES_MAX];
     size_t count;
     uint64_t fits, fails; /* the largest value known to fit, the smallest known not to; 0: none yet */
-    uint64_t step;        /* distance of the last value below a value that failed */
+    uint64_t step;        /* distance of the last tried value below one that failed */
 };
 
 /* ---- the command ------------------------------------------------------------------------------------------------ */
@@ -57,7 +57,8 @@ static bool read_question(struct search *search)
     return true;
 }
 
-/* Finds the start's number at the end of an operand, as a separate word ("32", "--batch-size=32"); NULL: not there. */
+/* Finds the start's number at the end of an operand, as a separate word ("32", "--batch-size=32"); NULL: the operand
+ * does not have it. */
 static const char *number_in(const char *operand, uint64_t start)
 {
     char text[24];
@@ -132,7 +133,7 @@ static void describe(const struct search *search, uint64_t value, char text[256]
              fails);
 }
 
-/* Returns an exit status. A run out of memory may fail, and counts as not fitting; any other failure ends the
+/* Returns an exit status. A run that runs out of memory may fail, and counts as not fitting. Any other failure ends the
  * search. */
 static int probe(struct search *search, uint64_t value)
 {
@@ -194,8 +195,8 @@ static uint64_t extrapolated(const struct search *search)
     return value < 1 ? 0 : value > (double)LARGEST ? LARGEST : (uint64_t)value;
 }
 
-/* Extrapolates until a value fails, then narrows down: by extrapolation while the range is wide, in doubling steps from
- * the failed value, by bisection. */
+/* Extrapolates until a value fails, then narrows the range down. It does so by extrapolation while the range is wide,
+ * then in doubling steps below the failed value, and last by bisection. */
 static uint64_t next_value(struct search *search)
 {
     uint64_t from = search->fits, to = search->fails, guess = extrapolated(search);

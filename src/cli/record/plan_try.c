@@ -52,7 +52,7 @@ static bool read_settings(struct trying *trying)
     return false;
 }
 
-/* Reads one process's report, if it has one: the worker has, or, if the cache is too small, the engine. */
+/* Reads one process's report, if it has one: the worker has a report, or the engine if the cache is too small. */
 static void read_recording(struct trial *trial, const char *path)
 {
     struct mp_model *model;

@@ -47,7 +47,7 @@ static void print_memory(const struct mp_recording_memory *memory)
         mp_format_bytes(rest, memory->events + memory->file));
 }
 
-/* Advice comes last. */
+/* Prints the lines of the main process. Advice comes last. */
 static void print_summary(const struct mp_recording_summary *summary, bool with_memory)
 {
     char events[MP_UNIT_TEXT], duration[MP_UNIT_TEXT], size[MP_UNIT_TEXT], peak[MP_UNIT_TEXT], moment[MP_UNIT_TEXT],
@@ -91,7 +91,7 @@ static void print_summary(const struct mp_recording_summary *summary, bool with_
                    rest, path);
 }
 
-/* For a process other than the biggest. */
+/* Prints one line, for a process other than the main one. */
 static void print_briefly(const struct mp_recording_summary *summary)
 {
     char events[MP_UNIT_TEXT], peak[MP_UNIT_TEXT], shown[MP_SHOWN_ROOM];
@@ -188,7 +188,7 @@ struct kinds {
 
 #define RANKS "rank"
 
-/* Makes the key of a process's kind, by which processes share a line: ranks, a role, or a program. */
+/* Makes the key of a process's kind: ranks, a role, or a program. Processes of one kind share a line. */
 static void kind_key(const struct mp_recording_summary *summary, const char *more, char *key, size_t room)
 {
     const char *role = summary->member.role;
@@ -309,7 +309,7 @@ static void put_files(struct mp_buffer *text, const struct mp_collector_options 
     mp_buffer_free(&star);
 }
 
-/* Appends the reason to give a process its own line; nothing if there is none. */
+/* Appends the reason why a process gets its own line; nothing if there is no reason. */
 static void put_remarks(struct mp_buffer *text, const struct mp_recording_summary *summary)
 {
     const char *between = "";

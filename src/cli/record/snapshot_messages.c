@@ -124,7 +124,7 @@ static void say_oom(void *context)
     autopsy(outcome->path, mp_shown_path(shown, outcome->path), outcome->oom_ns);
 }
 
-/* Runs in a child of the collector, where no hook ends the process on lack of memory. */
+/* Runs in a child of the collector, which does not end on lack of memory. */
 void mp_snapshot_say_oom(void *quiet, const struct mp_snapshot_outcome *outcome)
 {
     (void)quiet;

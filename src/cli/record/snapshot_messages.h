@@ -3,8 +3,8 @@
 
 #include "collect/session/collector.h"
 
-/* Printed at the end: three lines for the biggest recording, one for each other; with `quiet` only failures, with
- * `verbose` also memprof's own memory. True if every recording is complete. */
+/* Prints the closing messages: three lines for the biggest recording, and one for each other. `quiet`: only failures.
+ * `verbose`: also memprof's own memory. True if every recording is complete. */
 bool mp_snapshot_report(const struct mp_collector_result *result, const struct mp_collector_options *options,
                         bool quiet, bool verbose);
 

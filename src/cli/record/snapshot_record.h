@@ -13,5 +13,5 @@ struct mp_snapshot_way {
     bool (*report)(void *context, const struct mp_collector_result *result, bool quiet);
 };
 
-/* Records the invocation's operands as a command. `way`: NULL for `memprof snapshot`'s own. Returns an exit status. */
+/* Records the invocation's operands as a command. `way`: NULL for `memprof snapshot` itself. Returns an exit status. */
 int mp_snapshot_record(const struct mp_invocation *invocation, const struct mp_snapshot_way *way);

@@ -8,7 +8,7 @@
 #include "base/memory.h"
 #include "model/steps_infer.h"
 
-/* Names the frames of all sites with live blocks. Sites are grouped by stack here, as other groupings need the
+/* Names the frames of all sites with live blocks. Sites are grouped by stack here, because other groupings need the
  * names. */
 static void give_names(struct mp_model *model, struct mp_top_names *names)
 {

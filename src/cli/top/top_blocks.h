@@ -1,6 +1,6 @@
 /*
- * The live blocks of one process, as its collector gave them: their sites, with growth and the leak rule's verdict, and
- * their categories. It is made once, then read by any thread.
+ * The live blocks of one process, as its collector gave them: their categories, and their sites with growth and the
+ * leak rule's verdict. Once it is made, any thread may read it.
  */
 #pragma once
 
@@ -11,7 +11,7 @@
 struct mp_top_site {
     uint32_t at;   /* index in leaks.outstanding */
     double growth; /* bytes a step */
-    bool leak;     /* the rule found one here */
+    bool leak;     /* the leak rule found a leak here */
 };
 
 struct mp_top_blocks {

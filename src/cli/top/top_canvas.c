@@ -26,7 +26,7 @@ void mp_top_line(struct mp_top_canvas *canvas)
     canvas->column = 0;
 }
 
-/* One character of a name in the form that is shown. */
+/* One character of a name, in the form in which it is shown. */
 struct shown {
     char bytes[4];
     size_t size;    /* 0: the character is left out */
@@ -40,7 +40,8 @@ static bool is_unsteady(uint32_t point)
            (point >= 0x1f3fb && point <= 0x1f3ff);
 }
 
-/* Decodes the next character. *marks counts the marks on the character before; negative: no character before. */
+/* Decodes the next character. *marks counts the marks on the previous character; negative: there is no previous
+ * character. */
 static size_t next(const struct mp_top_canvas *canvas, const char *at, int *marks, struct shown *shown)
 {
     uint32_t point;

@@ -1,8 +1,8 @@
 /*
  * A picture of text: lines of runs in styles. No line exceeds the canvas's width, whatever text is put in. Characters
- * that would move the rest are removed: control characters, marks of direction, many combining marks. Widths are in
- * columns of the terminal (East Asian letters take two). Without `utf8` all but ASCII becomes '?'; with it, the locale
- * must have been set. One thread at a time.
+ * that would move the text after them are removed: control characters, marks of direction, many combining marks. Widths
+ * are in columns of the terminal (East Asian letters take two). Without `utf8`, all other characters than ASCII become
+ * '?'. With `utf8`, the locale must have been set. One thread at a time.
  */
 #pragma once
 
@@ -42,8 +42,8 @@ void mp_top_canvas_clear(struct mp_top_canvas *canvas, unsigned width, bool utf8
 void mp_top_line(struct mp_top_canvas *canvas); /* begins the next line */
 void mp_top_put(struct mp_top_canvas *canvas, enum mp_top_style style, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Puts text into exactly `width` columns, or fewer at the line's end. Longer text is cut, with a mark. Shorter text is
- * filled with blanks, at its left if `right`. */
+/* Puts text into exactly `width` columns, or fewer at the line's end. Longer text is cut, with a mark at its end.
+ * Shorter text is filled up with blanks: at its left if `right`, else at its right. */
 void mp_top_put_in(struct mp_top_canvas *canvas, enum mp_top_style style, unsigned width, bool right, const char *text);
 void mp_top_fill_to(struct mp_top_canvas *canvas, unsigned column); /* blanks */
 void mp_top_repeat(struct mp_top_canvas *canvas, enum mp_top_style style, const char *text, unsigned times);

@@ -56,7 +56,7 @@ static bool is_interpreter(const char *program)
     return !strncmp(last_part(program), "python", strlen("python"));
 }
 
-/* The name by which a user knows a program: of Python the script or module, else the program. */
+/* The name by which a user knows a program: for Python, the script or module; else the program. */
 static char *title_of(yajl_val command)
 {
     size_t count = count_of(command), at = 0;

@@ -19,7 +19,8 @@ struct mp_top_device {
     int index;
     char label[24]; /* "cuda:0", "cpu" */
     uint64_t allocated, peak;
-    uint64_t reserved;             /* by PyTorch's allocator, else the driver's tracks; MP_BYTES_UNKNOWN: unknown */
+    uint64_t reserved;             /* reserved by PyTorch's allocator, else on the driver's tracks; MP_BYTES_UNKNOWN:
+                                    * unknown */
     uint64_t used, total, process; /* device: bytes used by all, total, used by this process. CPU: resident and total
                                     * memory of the machine */
 };
@@ -28,10 +29,10 @@ enum mp_top_fate {
     MP_TOP_RUNS,
     MP_TOP_SILENT, /* its collector does not answer at the moment */
     MP_TOP_ENDED,
-    MP_TOP_ORPHAN, /* it runs, and its collector has ended */
+    MP_TOP_ORPHAN, /* the process runs, but its collector has ended */
 };
 
-/* The growth of a device's tracks a step, and whether the rule found a leak on them. */
+/* The growth of a device's tracks per step, and whether the rule found a leak on them. */
 struct mp_top_growth {
     char label[24];
     bool known, leak;
@@ -51,7 +52,7 @@ struct mp_top_process {
     uint64_t resident;
     MP_VEC(struct mp_top_device) devices; /* devices on which the process has memory, GPUs first */
     enum mp_top_fate state;
-    uint64_t gone_ns;      /* when it was first missing */
+    uint64_t gone_ns;      /* when the process was first missing */
     uint64_t judged_steps; /* number of steps when the leak rule last judged it; 0: not yet */
     MP_VEC(struct mp_top_growth) growths;
 };
@@ -68,9 +69,9 @@ void mp_top_processes_copy(const struct mp_top_processes *from, struct mp_top_pr
 void mp_top_processes_free(struct mp_top_processes *processes);
 void mp_top_process_free(struct mp_top_process *process);
 
-/* NULL: it was not judged. */
+/* The growth on a device; NULL: the process was not judged. */
 const struct mp_top_growth *mp_top_growth_of(const struct mp_top_process *process, const char *label);
-/* The process's bytes on the device where it has most; the machine's own memory counts only without GPUs. */
+/* The process's bytes on the device on which it has most. The machine's own memory counts only if there are no GPUs. */
 uint64_t mp_top_weight(const struct mp_top_process *process);
 /* Sorts by rank, then by the order of pids. */
 void mp_top_processes_sort(struct mp_top_processes *processes);

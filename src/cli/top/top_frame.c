@@ -14,11 +14,11 @@
 #define BAR_GOOD   12 /* reserved bytes are shown only if this many columns are left for the bar */
 #define LEAK       7  /* "  leak?" */
 #define BAR_MOST   48
-#define WIDE       64 /* least width with the program's name in the header */
+#define WIDE       64 /* least width at which the header has the program's name */
 #define LABEL_MOST 28
-#define CATEGORIES 16 /* least height with a line for categories */
+#define CATEGORIES 16 /* least height at which there is a line for categories */
 
-/* ---- which sites, and in which order ---------------------------------------------------------------------------- */
+/* ---- the sites, and their order ---------------------------------------------------------------------------- */
 
 const struct mp_top_process *mp_top_chosen(const struct mp_top_view *view, const struct mp_top_state *state)
 {
@@ -255,8 +255,8 @@ static unsigned rest_of(const struct mp_top_canvas *canvas, unsigned fixed, cons
     return canvas->width > fixed ? canvas->width - fixed : 0;
 }
 
-/* Makes columns as wide as the shown rows need; the bar gets the rest. If the rest is too small, columns are left out
- * from the right. */
+/* Makes columns as wide as the shown rows need. The bar gets the remaining columns. If they are too few, columns of the
+ * table are left out from the right. */
 static struct columns lay_out(const struct mp_top_canvas *canvas, const struct rows *rows, size_t first, size_t count)
 {
     struct columns columns = {0};
@@ -312,7 +312,7 @@ static void put_row(struct mp_top_view *view, struct mp_top_canvas *canvas, cons
     if (behind.leak) mp_top_put(canvas, MP_TOP_WARNING, "  leak?");
 }
 
-/* Returns how many lines the processes get, and sets their first row, so that a row of the chosen process is
+/* Returns the number of lines for processes, and sets the first shown row so that a row of the chosen process is
  * visible. */
 static size_t window_of_rows(struct mp_top_view *view, const struct rows *rows)
 {

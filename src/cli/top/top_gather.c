@@ -18,11 +18,11 @@
 #include "collect/session/control.h"
 
 #define ROUND_NS     MP_NS_PER_SECOND        /* a collector that does not answer within this time counts as silent */
-#define LOOK_NS      (60 * MP_NS_PER_SECOND) /* most time for an answer, which may have millions of blocks */
+#define LOOK_NS      (60 * MP_NS_PER_SECOND) /* longest time for an answer, which may have millions of blocks */
 #define THOROUGH_NS  (5 * MP_NS_PER_SECOND)  /* time between two searches of all processes of the machine */
-#define KEPT_NS      (60 * MP_NS_PER_SECOND) /* a process that has ended is shown for this long */
+#define KEPT_NS      (60 * MP_NS_PER_SECOND) /* a process that has ended stays in the picture for this long */
 #define SHARE_CHOSEN 10                      /* looks at the chosen process: at most 1/10 of the thread's time */
-#define SHARE_OTHERS 40                      /* looks at other processes: 1/40 */
+#define SHARE_OTHERS 40                      /* looks at other processes: at most 1/40 */
 #define ANSWER_MOST  (64u << 20)
 
 struct session {
@@ -33,12 +33,12 @@ struct session {
 };
 
 struct mp_top_gather {
-    /* used by the thread of rounds */
+    /* used only by the thread of rounds */
     const char *only;
     uint64_t interval_ns, thorough_ns;
     struct mp_intern paths;          /* session N has path N + 1 */
     MP_VEC(struct session) sessions; /* one per path; rows are added under the lock */
-    /* used by the thread of looks */
+    /* used only by the thread of looks */
     struct mp_top_names *names;
     uint64_t names_of;
     /* under the lock */
@@ -158,7 +158,7 @@ static enum mp_top_fate state_without(const struct session *session, const struc
     return session->status == MP_NOT_FOUND ? MP_TOP_ORPHAN : MP_TOP_SILENT;
 }
 
-/* Call it under the lock. A process that is no longer in `fresh` is kept for a while, with the reason. */
+/* Call it under the lock. A process that is missing in `fresh` stays for a while, with the reason. */
 static void merge(struct mp_top_gather *gather, struct mp_top_processes *fresh)
 {
     uint64_t now = mp_clock_monotonic_ns();
@@ -303,7 +303,7 @@ uint64_t mp_top_gather_unjudged(struct mp_top_gather *gather)
 
 /* ---- the threads ------------------------------------------------------------------------------------------------ */
 
-/* Waits until `when`, or until the chosen process is no longer *chosen. */
+/* Waits until `when`, or until the user chooses another process than *chosen. */
 static void wait_until(struct mp_top_gather *gather, uint64_t when, const uint64_t *chosen)
 {
     struct timespec moment = {(time_t)(when / MP_NS_PER_SECOND), (long)(when % MP_NS_PER_SECOND)};

@@ -16,7 +16,7 @@ struct mp_top_gather *mp_top_gather_new(const char *socket, uint64_t interval_ns
  * process ends. */
 void mp_top_gather_free(struct mp_top_gather *gather);
 
-/* The answers of one moment. The blocks stay valid until the state is released. */
+/* The answers at one moment. The blocks stay valid until the state is released. */
 struct mp_top_state {
     struct mp_top_processes processes;
     struct mp_top_blocks *blocks; /* NULL: none yet */
@@ -24,9 +24,9 @@ struct mp_top_state {
     char why[240];                /* why the chosen process has no blocks; "": no error */
 };
 
-/* Asks for the figures of all processes, and waits for them a second at most. */
+/* Asks for the figures of all processes, and waits for them at most a second. */
 void mp_top_gather_round(struct mp_top_gather *gather);
-/* Asks for the live blocks of a process, which becomes the chosen one, and waits. With `only_judge` only finds out
+/* Asks for the live blocks of a process, which becomes the chosen one, and waits. With `only_judge`, it only finds out
  * whether the process leaks.
  */
 void mp_top_gather_look(struct mp_top_gather *gather, uint64_t recording, bool only_judge);

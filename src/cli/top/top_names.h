@@ -1,6 +1,7 @@
 /*
- * Functions and lines of a running program's native frames. `top` finds and keeps them, not the collector: it asks
- * again and again for the same frames. Only frames in stacks of live blocks are looked up. One thread at a time.
+ * Functions and lines of a running program's native frames. `top` itself finds and keeps them, not the collector,
+ * because it asks again and again for the same frames. Only frames in stacks of live blocks are looked up. One thread
+ * at a time.
  */
 #pragma once
 

@@ -155,7 +155,7 @@ struct screen {
     struct mp_top_gather *gather;
     struct mp_top_view *view;
     struct mp_top_state state;
-    uint64_t number; /* of the state */
+    uint64_t number; /* number of the state */
     bool over;
 };
 

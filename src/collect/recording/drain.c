@@ -7,9 +7,8 @@
 #define HOOK_MAX_NS     (MP_NS_PER_SECOND)
 #define CLOCK_MARGIN_NS 1000
 
-#define RETIRED_MANY                                                                                                   \
-    8 /* release early if this many rings belong to ended threads, so that new threads can reuse                       \
-       * them */
+/* Release early if this many rings belong to ended threads, so that new threads can reuse them. */
+#define RETIRED_MANY 8
 
 /* The records of a ring to take: [next, end). */
 struct cursor {

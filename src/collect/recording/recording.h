@@ -247,7 +247,8 @@ struct mp_recording {
     uint64_t id; /* the spool's number when this recording began */
     uint64_t events, events_since_base, last_write_ns, first_sample_ns, last_sample_ns;
     uint64_t resident_bytes, shared_bytes; /* last sampled */
-    /* For a worker: bytes of pages that it shares with its parent (inherited), and that it has copied. */
+    /* For a worker: the most bytes of pages that it shared with its parent, and the most that it has copied of
+     * these. */
     uint64_t last_private_ns, inherited_bytes, copied_bytes;
     struct mp_device_samples devices;
     char step_at[MP_STEP_AT_ROOM]; /* the function of --step-at, whose calls the recorder marks; "": none */

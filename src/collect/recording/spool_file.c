@@ -17,9 +17,8 @@
 #define NAME_SUFFIX     ".spool"
 #define FIRST_RINGS     2
 #define ROOM_LEFT_BYTES (UINT64_C(48) << 20) /* a folder with less free space is not used (64 MB /dev/shm) */
-#define KEPT_FREE_BYTES                                                                                                \
-    (UINT64_C(24) << 20) /* spools stop growing here: in a full folder, other programs would get                       \
-                          * SIGBUS */
+/* Spools stop growing here: in a full folder, other programs would get SIGBUS. */
+#define KEPT_FREE_BYTES  (UINT64_C(24) << 20)
 #define GROW_BYTES_LEAST (UINT64_C(256) << 10)
 
 static size_t own_page(void)

@@ -14,9 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define GROUPS_MOST                                                                                                    \
-    1024 /* only this many groups of a user are read: with more, memprof may refuse wrongly, but never                 \
-          * allows wrongly */
+/* Only this many groups of a user are read: with more, memprof may refuse wrongly, but never allow wrongly. */
+#define GROUPS_MOST 1024
 
 struct rights {
     unsigned user, group; /* owner of the files that it makes */

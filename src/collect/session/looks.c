@@ -9,9 +9,8 @@
 #include "collect/session/control.h"
 
 #define BEGINS_WITHIN_NS (3 * MP_NS_PER_SECOND)
-#define ENDS_WITHIN_NS                                                                                                 \
-    (3 * MP_NS_PER_SECOND)                      /* time beyond the budget, because the budget counts only the thread's \
-                                                 * own time */
+/* Time beyond the budget, because the budget counts only the thread's own time. */
+#define ENDS_WITHIN_NS  (3 * MP_NS_PER_SECOND)
 #define LOOKS_AT_ONCE   16                      /* most requested looks, each with a file and a connection */
 #define WALL            25                      /* the same number as in python/libmemprof_torch/holders.py */
 #define LOOKS_WITHIN_NS (20 * MP_NS_PER_SECOND) /* with both times above, less than the client's wait in control.c */

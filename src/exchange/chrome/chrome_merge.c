@@ -70,7 +70,7 @@ void mp_chrome_input_free(struct mp_chrome_input *input)
     mp_map_free(&input->named);
 }
 
-/* Times counted from 1970 are larger than this. */
+/* Times that are counted from 1970 are larger than this; other times are smaller. */
 #define UNIX_MIN INT64_C(1000000000000000000)
 
 static enum mp_status apart(const struct mp_chrome_input *input, bool trace_first, uint64_t ns, struct mp_error *error)
@@ -92,7 +92,7 @@ enum mp_status mp_chrome_align(const struct mp_chrome_input *input, const struct
         return mp_fail(error, MP_INVALID, "%s does not say when it was made: its times count from nowhere",
                        input->path);
     if (start < UNIX_MIN) return mp_fail(error, MP_INVALID, "the recording does not say when it was made");
-    /* On the recording's clock. Sums of times wrap if the trace's base is very large. */
+    /* Times are on the recording's clock. Sums of times wrap if the trace's base is very large. */
     int64_t shift, first, last;
     if (__builtin_sub_overflow(input->base_ns, start, &shift) ||
         __builtin_add_overflow(input->first_ns, shift, &first) || __builtin_add_overflow(input->last_ns, shift, &last))

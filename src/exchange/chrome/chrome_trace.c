@@ -12,14 +12,14 @@
 #include "model/track.h"
 
 /*
- * The events of a Chrome trace, in Kineto's form where Kineto has them, written into a sink. Times are nanoseconds on
+ * Writes the events of a Chrome trace into a sink. Events that Kineto has, too, have its form. Times are nanoseconds on
  * the trace's clock. One thread at a time.
  */
 
 struct mp_chrome {
     struct mp_sink sink;
     bool any_event;
-    uint64_t memory_events; /* written so far; Kineto counts them */
+    uint64_t memory_events; /* number written so far; Kineto counts them, too */
 };
 
 /* The contents of an event "[memory]" or "[OutOfMemory]". The latter has no address. */
@@ -163,7 +163,7 @@ static void chrome_memory(struct mp_chrome *chrome, const struct chrome_memory *
  * allocators. */
 
 struct follower {
-    bool drawn; /* of this track */
+    bool drawn; /* true if this track's events are written */
     struct mp_level level;
     uint64_t reserved;
     unsigned device_type;
@@ -177,7 +177,7 @@ struct instants {
     struct follower *tracks;
     uint32_t pid;
     uint64_t shift_ns;
-    bool memory, out_of_memory; /* what is written */
+    bool memory, out_of_memory; /* kinds of events to write */
 };
 
 /* True if the track is the uppermost of its device. PyTorch's layer is above all others, then the layer with the
@@ -272,8 +272,8 @@ static void start(struct instants *instants)
 }
 
 /* Writes memory events of the uppermost layer of each device, as the format has one allocator per device. Blocks of
- * unknown size are left out. A failure is written with the total. A kind of event is left out if the trace to merge
- * into has events of this kind. */
+ * unknown size are left out. An out-of-memory is written with the total. If the other trace of a merge has one of these
+ * kinds of events, that kind is left out. */
 static void chrome_instants(const struct mp_chrome_query *query, uint32_t pid, uint64_t shift_ns,
                             struct mp_chrome *chrome, uint64_t *left_out)
 {
@@ -295,7 +295,7 @@ static void chrome_instants(const struct mp_chrome_query *query, uint32_t pid, u
     free(instants.tracks);
 }
 
-/* Steps have a row of their own: regions on a thread's row may cross steps' borders, and rows must nest. */
+/* Steps have a row of their own. Spans in one row must nest, but regions of a thread may cross the borders of steps. */
 #define STEPS_TID 0
 
 #define POINTS_EXACT 1000000 /* changes of one counter that are written one by one */
@@ -314,7 +314,7 @@ struct point {
     uint64_t ns, value;
 };
 
-/* A counter being written: each change, or, thinned, four points for each part of time. */
+/* A counter that is being written: each change, or if it is thinned, four points for each part of time. */
 struct counter {
     struct trace *trace;
     const char *name;
@@ -360,7 +360,7 @@ static void put_point(struct counter *counter, uint64_t ns, uint64_t value)
     counter->last = point;
 }
 
-/* True if an event says how much the track's allocator holds from now on. */
+/* True if the event gives the bytes that the track's allocator holds from now on. */
 static bool holds(const struct mp_model *model, uint16_t track, uint32_t event, uint64_t *held)
 {
     if (model->events.type[event] != MP_EVENT_RESERVED || model->events.track[event] != track) return false;

@@ -13,7 +13,7 @@
 #include "model/model.h"
 #include "model/window.h"
 
-/* A recording with more memory events writes none: readers pair all of them in memory. */
+/* From a recording with more memory events, none are written: readers pair all of them in memory. */
 #define MP_CHROME_MEMORY_MAX 1000000
 
 struct mp_chrome_query {
@@ -23,8 +23,8 @@ struct mp_chrome_query {
     const struct mp_chrome_input *merge; /* into a copy of this trace; NULL: a trace of its own */
 };
 
-/* *left_out is the number of memory events, if they are left out because of the limit, else 0. With `merge` only data
- * that the trace lacks is added: counters, names of devices' rows, and memory events if it has none. The query's window
+/* *left_out is the number of memory events that are left out because of the limit, else 0. With `merge`, only data that
+ * the trace lacks is added: counters, names of devices' rows, and memory events if it has none. The query's window
  * should be inside of the trace's. Errors: MP_IO, and with `merge` those of chrome_merge.h. */
 enum mp_status mp_chrome_trace_write(const struct mp_chrome_query *query, FILE *out, uint64_t *left_out,
                                      struct mp_error *error);

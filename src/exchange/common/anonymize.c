@@ -68,8 +68,8 @@ static bool is_plain_value(const char *text, size_t length)
            is_in(text, length, truths, sizeof truths / sizeof *truths);
 }
 
-/* Appends the settings that PyTorch's allocator has and whose values are numbers, true or false. The form of `settings`
- * is key=value,... or that of PYTORCH_CUDA_ALLOC_CONF. */
+/* Appends the settings that PyTorch's allocator knows, if their values are numbers, true or false. The form of
+ * `settings` is key=value,... or that of PYTORCH_CUDA_ALLOC_CONF. */
 static void rename_settings(const char *settings, struct mp_buffer *out)
 {
     static const char *const known[] = {"max_split_size",
@@ -174,7 +174,8 @@ static bool is_shims_mark(const char *text)
     return true;
 }
 
-/* The anonymous text of a mark that replays and predictions need; settings keep their public part. 0: another mark. */
+/* The anonymous text of a mark that replays and predictions need. Settings in it keep their public part. 0: the mark is
+ * of another kind. */
 static uint32_t rename_mark(struct renaming *renaming, const char *name)
 {
     static const char *const settings[] = {MP_TORCH_MARK "settings:", MP_TORCH_MARK "began with settings:"};
@@ -480,8 +481,8 @@ static void rename_ids(struct renaming *renaming, enum role role, uint32_t *ids,
         ids[i] = new_name(renaming, role, ids[i]);
 }
 
-/* Appends the settings whose values are numbers. The only setting with a word that stays is live_source, which says
- * where the steps come from. */
+/* Appends the settings whose values are numbers. One setting with a word stays: live_source, which says where the steps
+ * come from. */
 static void put_numbers(struct mp_buffer *to, const char *configuration)
 {
     static const char source[] = "live_source";

@@ -12,7 +12,7 @@
  * - the folders in front of public files, and all source files of native code;
  * - regions and marks ("region 4"), except the names that mark steps; pools, threads, counters, devices. These are
  * removed: command, host, the devices' UUIDs, the spool's path, settings that are not numbers, and notes with words
- * that memprof's own sentences do not have. Peaks, leaks, steps and sizes stay the same. So do categories, except those
- * from rules over private names.
+ * that memprof's own sentences do not have. Peaks, leaks, steps and sizes stay the same. Categories do, too, unless
+ * they come from rules over private names.
  */
 enum mp_status mp_anonymize(struct mp_model *model, struct mp_error *error);

@@ -15,7 +15,7 @@ struct importer {
     struct mp_error *error;
     MP_VEC(struct mp_base_block) base;
     struct mp_map live; /* by key_of(): index of the call that made the block, + 1 */
-    uint64_t blocks;    /* numbered so far, without the base */
+    uint64_t blocks;    /* blocks numbered so far, without the base */
     uint64_t unknown_frees, missed_frees;
     struct mp_import_events events;
 };

@@ -1,9 +1,10 @@
 /*
- * Makes a model from an allocator's calls that another program logged: allocs and frees by address, failures, reserved
- * totals, regions and marks. Times may come in any order; calls of equal time keep the order in which they were given.
+ * Makes a model from an allocator's calls that another program logged: allocs and frees by address, out-of-memories,
+ * reserved totals, regions and marks. Times may come in any order; calls of equal time keep the order in which they
+ * were given.
  *
- * A free of an address that is not live frees a block of the base. The block has the size that the log's free states.
- * An alloc at an address that is live first ends the block there. Both cases are counted. Zero-initialised is ready for
+ * A free of an address that is not live frees a block of the base. That block has the size that the free gives. An
+ * alloc at the address of a live block first ends that block. Both cases are counted. Zero-initialised is ready for
  * use; one thread at a time.
  */
 #pragma once
@@ -12,7 +13,7 @@
 
 struct mp_import_call {
     int64_t ns;
-    uint64_t address, bytes; /* bytes MP_BYTES_UNKNOWN: a free of an unknown size */
+    uint64_t address, bytes; /* bytes: MP_BYTES_UNKNOWN for a free of an unknown size */
     uint32_t thread, stack, name;
     uint16_t track;
     uint8_t type; /* enum mp_event_type: alloc, free, oom, reserved, region_begin, region_end, mark */
@@ -38,13 +39,14 @@ struct mp_import_log {
 
 void mp_import_call(struct mp_import_log *log, const struct mp_import_call *call);
 void mp_import_note(struct mp_import_log *log, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* The number of a device's track, made at its first use; name "" for the device's main one. */
+/* The number of a device's track, which is made at its first use. `name`: "" for the device's main track. */
 uint16_t mp_import_track(struct mp_import_log *log, unsigned device_type, int device, enum mp_layer layer,
                          const char *name);
-/* The number of a thread, made at its first use. */
+/* The number of a thread, which is made at its first use. */
 uint32_t mp_import_thread(struct mp_import_log *log, uint32_t tid);
 
-/* Makes the model; the caller frees it. The log must have at least one call. MP_LIMIT. */
+/* Makes the model; the caller frees it. The log must have at least one call. MP_LIMIT: it has too many devices, tracks
+ * or calls. */
 enum mp_status mp_import_log_model(struct mp_import_log *log, const char *path, struct mp_model **model,
                                    struct mp_error *error);
 void mp_import_log_free(struct mp_import_log *log);

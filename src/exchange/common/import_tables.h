@@ -1,6 +1,6 @@
 /*
  * The tables of a recording that is made from another program's file: each text, frame and stack gets its number at its
- * first use, and all go to a builder at once. Zero-initialised is ready for use. One thread at a time.
+ * first use. All go to a builder together. Zero-initialised is ready for use. One thread at a time.
  */
 #pragma once
 
@@ -12,7 +12,8 @@
 
 /* Events of a recording that is made from another program's file, collected as columns for a builder. */
 
-/* Its 3 MiB are too large for the stack. Zero-initialised, with builder and error set, it is ready for use. */
+/* Too large for a thread's stack, with 3 MiB. If it is zero-initialised, and builder and error are set, it is ready for
+ * use. */
 struct mp_import_events {
     struct mp_builder *builder;
     struct mp_error *error;
@@ -36,10 +37,10 @@ struct mp_import_tables {
 };
 
 uint32_t mp_import_text(struct mp_import_tables *tables, const char *text, size_t length);
-/* A frame of source: texts are string ids, 0 if unknown; line 0 if unknown. */
+/* Adds a frame of source. Texts are string ids, 0 if unknown. An unknown line is 0. */
 uint32_t mp_import_frame(struct mp_import_tables *tables, enum mp_language language, uint32_t function, uint32_t file,
                          uint32_t line);
-/* The stack of `parent` (0: the empty one) extended by a frame (or MP_FRAME_CUT) that it called. */
+/* Adds the stack that consists of `parent` (0: the empty stack) and a frame that it called (or MP_FRAME_CUT). */
 uint32_t mp_import_stack(struct mp_import_tables *tables, uint32_t parent, uint32_t frame);
 
 /* Adds all tables to a builder that has none yet. */

@@ -19,12 +19,12 @@ struct mp_input {
     uint64_t offset;               /* of `end` */
     bool wrapped;                  /* gzip */
     uint64_t file_bytes;           /* on disk */
-    uint64_t most;                 /* most bytes that a compressed file may contain; beyond them reading fails */
+    uint64_t most;                 /* most bytes that a compressed file may contain; if it has more, reading fails */
     const char *path;              /* as given to mp_input_open(), which the caller keeps */
     struct mp_input_state *state;
 };
 
-/* Opens a regular file. MP_IO, MP_NOT_A_RECORDING; the sentence names path. */
+/* Opens a regular file. MP_IO, MP_NOT_A_RECORDING; the error names the path. */
 enum mp_status mp_input_open(const char *path, struct mp_input *input, struct mp_error *error);
 /* Reads on, keeping the bytes not yet taken, until `want` bytes (at most MP_INPUT_WINDOW) are between `at` and `end`.
  * At the file's end it returns MP_OK with fewer. Errors: MP_IO; MP_DAMAGED for a gzip file that is cut or damaged;

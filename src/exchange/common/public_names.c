@@ -272,7 +272,7 @@ static bool is_numbered(const char *text)
     return strspn(text, ".-0123456789") == strlen(text);
 }
 
-/* True if the file is the extension in PyTorch's own folder; other packages may have one of the same name. */
+/* True if the file is the extension in PyTorch's own folder. Other packages may have an extension of the same name. */
 static bool is_extension_of_torch(const char *path, const char *name)
 {
     static const char folder[] = "/torch/";

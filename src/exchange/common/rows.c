@@ -61,7 +61,7 @@ static void fill_row(const struct mp_block_rows *rows, struct mp_row *row)
     row->kind = mp_kind_name(blocks->kind[row->block]);
     row->region = region == MP_NONE ? NULL : mp_model_text(model, region);
     row->stack = blocks->stack[row->block];
-    /* The table has only facts about the block itself. */
+    /* Rows have only facts about the block itself. */
     bool usual = mp_placed_as_usual(&rows->placements, row->block);
     row->requested = usual ? UINT64_MAX : mp_placed(rows->placements.requested, row->block);
     row->stream = usual ? UINT64_MAX : mp_placed(rows->placements.stream, row->block);

@@ -39,6 +39,7 @@ struct mp_row {
 void mp_block_rows_start(const struct mp_model *model, const struct mp_window *window, const struct mp_filter *filter,
                          struct mp_block_rows *rows);
 bool mp_block_rows_pick(const struct mp_block_rows *rows, uint32_t block);
-/* The next picked block from row->block on; false if there is none. Begin with row->block 0, go on with + 1. */
+/* Finds the next picked block from row->block on; false if there is none. Begin with row->block 0, and add 1 before
+ * each further call. */
 bool mp_block_rows_next(const struct mp_block_rows *rows, struct mp_row *row);
 void mp_block_rows_free(struct mp_block_rows *rows);

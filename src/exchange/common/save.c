@@ -90,7 +90,7 @@ static enum mp_status save_past(struct saver *s)
     return status;
 }
 
-/* The event that allocated a block, with the next number; bytes as they were then. */
+/* The event that allocated a block, with the next number, and with the block's size at that time. */
 static struct mp_event make_birth(struct saver *s, uint32_t block)
 {
     const struct mp_model_blocks *blocks = &s->model->blocks;

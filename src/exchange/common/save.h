@@ -5,6 +5,6 @@
 #include "model/model.h"
 
 /* Writes to `fd`, an empty file, and closes it in any case. The recording loads as an equal model with two exceptions.
- * Blocks of the base may come earlier. Losses of an incomplete model (mp_model_incomplete()) are then no longer
- * reported as damage. MP_IO, MP_NO_MEMORY, MP_LIMIT. */
+ * Blocks of the base may come earlier. Losses of an incomplete model (mp_model_incomplete()) are no longer reported as
+ * damage. MP_IO, MP_NO_MEMORY, MP_LIMIT. */
 enum mp_status mp_exchange_save(const struct mp_model *model, int fd, struct mp_error *error);

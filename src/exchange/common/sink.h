@@ -17,9 +17,9 @@ struct mp_sink {
     int failed; /* errno of a write that failed */
 };
 
-/* `out` stays the caller's. */
+/* The caller keeps `out`. */
 void mp_sink_start(struct mp_sink *sink, FILE *out, bool compress);
-/* Writes the text out once it is long enough. Call it after each small part. */
+/* Writes the text to the file once it is long enough. Call it after each small part. */
 void mp_sink_pass(struct mp_sink *sink);
 /* Writes the rest and frees everything. Returns `status`, the exporter's own, if it is not MP_OK; else MP_OK or
  * MP_IO. */

@@ -17,7 +17,7 @@ struct mp_stack_table {
     struct mp_map files, lines, others, children, whole;
 };
 
-/* The id of a frame. `more` is another text about it: frames with different `more` are different frames. */
+/* The id of a frame. `more` is a further text about the frame: frames with different `more` are different frames. */
 uint32_t mp_stack_table_frame(struct mp_stack_table *table, uint32_t function, uint32_t file, uint32_t line,
                               uint32_t more);
 /* The id of a stack of `count` frames, innermost first; 0 for none. */

@@ -15,7 +15,11 @@ static bool fault(struct mp_values *values, const char *reason)
 
 bool mp_values_fit(struct mp_values *values, uint64_t more, uint64_t offset)
 {
-    enum { TIMES = 3, FREE_BYTES = 48 << 20 }; /* values of PyTorch's snapshots take at most twice the file's size */
+    enum {
+        TIMES = 3,
+        FREE_BYTES = 48 << 20
+    }; /* the values of PyTorch's own snapshots take at most twice the file's
+        * size */
     uint64_t words = values->stack.count + values->marks.count + values->items.count + values->wide.count + more;
     uint64_t bytes = words * sizeof(uint64_t) + values->objects.count * sizeof *values->objects.at;
     if (bytes <= TIMES * offset + FREE_BYTES) return true;
@@ -147,7 +151,7 @@ bool mp_values_append(struct mp_values *values, size_t count)
     return true;
 }
 
-/* Replaces the dictionary by a record; a dictionary that nothing else can refer to is freed. */
+/* Replaces the dictionary by a record. Frees the dictionary if nothing else can refer to it. */
 static void put_record(struct mp_values *values, size_t index, uint64_t record)
 {
     struct mp_value_object *object = &values->objects.at[index];

@@ -1,11 +1,11 @@
 /*
- * The values of a pickle or a JSON text, kept small: a stack of words, lists and dictionaries as ranges of one array,
- * each text once. A dictionary of a known kind (a trace entry, a frame) becomes a record of the reader as soon as it is
- * complete, and then takes no room here. A value with two references is never copied, and nothing recurses. One thread
- * at a time.
+ * The values of a pickle or a JSON text, in a form that takes little memory: a stack of words, lists and dictionaries
+ * as ranges of one array, and each text once. As soon as a dictionary of a known kind (a trace entry, a frame) is
+ * complete, it becomes a record of the reader, and takes no room here any more. A value with two references is never
+ * copied, and nothing recurses. One thread at a time.
  *
  * Functions that return bool return false if memory is short or the call makes no sense. `fault` then is the reason, or
- * NULL for memory.
+ * NULL if memory is short.
  */
 #pragma once
 
@@ -20,14 +20,14 @@ enum mp_value_tag {
     MP_VALUE_INT,    /* signed, 56 bits */
     MP_VALUE_WIDE,   /* index into wide: a signed integer of 64 bits */
     MP_VALUE_WIDER,  /* index into wide: an unsigned integer of 64 bits, too large for a signed one */
-    MP_VALUE_BIG,    /* an integer beyond 64 bits: its offset in the input */
+    MP_VALUE_BIG,    /* an integer beyond 64 bits: the number is its offset in the input */
     MP_VALUE_FLOAT,  /* index into wide: the bits of a double */
     MP_VALUE_TEXT,   /* id in texts */
     MP_VALUE_OBJECT, /* index into objects */
     MP_VALUE_RECORD, /* this tag and those above: the reader's own records */
 };
 
-#define MP_VALUES_DEPTH 1000 /* containers inside containers */
+#define MP_VALUES_DEPTH 1000 /* most levels of containers inside containers */
 
 enum mp_object_kind {
     MP_OBJECT_LIST,   /* also tuples */
@@ -39,7 +39,7 @@ struct mp_value_object {
     uint64_t start; /* in items */
     uint32_t count, room;
     uint8_t kind; /* enum mp_object_kind */
-    bool used;    /* has been read: it can no longer change */
+    bool used;    /* has been read, so it can no longer change */
 };
 
 struct mp_values;
@@ -77,7 +77,7 @@ static inline uint64_t mp_value_make(unsigned tag, uint64_t payload)
 }
 
 /* False, with `fault`, if the values and `more` words take more memory than the values of any real snapshot after
- * `offset` bytes of input. Only a file made to fill memory does that. */
+ * `offset` bytes of input. Only a file that was made to fill memory has such values. */
 bool mp_values_fit(struct mp_values *values, uint64_t more, uint64_t offset);
 void mp_values_free(struct mp_values *values);
 /* Frees all but the texts; other values can no longer be used. */
@@ -103,7 +103,7 @@ static inline size_t mp_values_above(const struct mp_values *values)
 
 /* Removes the last mark; *count is the number of values above it. */
 bool mp_values_unmark(struct mp_values *values, size_t *count);
-/* Pops `count` values into the list below them, or `count` (an even number) as pairs into the dictionary below them. */
+/* Pops `count` values into the list below them, or as pairs into the dictionary below them (`count` is then even). */
 bool mp_values_append(struct mp_values *values, size_t count);
 bool mp_values_set(struct mp_values *values, size_t count);
 /* Replaces the top `count` values by a list (LIST) or a dictionary (DICT) of them. */
@@ -118,7 +118,7 @@ static inline uint64_t mp_values_resolve(const struct mp_values *values, uint64_
 }
 
 /* The items of a list or dictionary, which from then on cannot change; NULL if the value is of another kind. Valid
- * until something is appended. *count is the number of items: twice the pairs of a dictionary. */
+ * until something is appended. *count is the number of items: for a dictionary, twice the number of pairs. */
 const uint64_t *mp_values_items(struct mp_values *values, uint64_t value, enum mp_object_kind kind, size_t *count);
 /* Replaces an object by a record; the object's items are freed. */
 void mp_values_settle(struct mp_values *values, uint64_t object, uint64_t record);

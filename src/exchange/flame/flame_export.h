@@ -11,7 +11,7 @@
 
 struct mp_flame_export {
     const struct mp_flames *flames;
-    const char *name;  /* of the recording */
+    const char *name;  /* the recording's name */
     const char *sense; /* "peak", ... */
     bool differential;
     bool compress;

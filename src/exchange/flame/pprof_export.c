@@ -66,7 +66,7 @@ static void put_bytes(struct mp_buffer *out, unsigned field, const void *data, s
     mp_buffer_append(out, data, length);
 }
 
-/* Ends a message: it becomes a field of `out` and is empty again. */
+/* Ends a message: it becomes a field of `out`. Empties the message's buffer. */
 static void put_message(struct pprof *pprof, struct mp_buffer *out, unsigned field, struct mp_buffer *message)
 {
     put_bytes(out, field, message->data, message->size);

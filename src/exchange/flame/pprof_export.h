@@ -18,7 +18,8 @@ struct mp_pprof_side {
 struct mp_pprof_export {
     struct mp_pprof_side of;
     struct mp_pprof_side before; /* model NULL: none; else its samples are subtracted, as pprof -diff_base does */
-    enum mp_profile_of sense;    /* the type that pprof shows first; MP_PROFILE_AT adds its two sample types */
+    enum mp_profile_of sense;    /* the sample type that pprof shows first; MP_PROFILE_AT also adds its two sample
+                                  * types */
 };
 
 enum mp_status mp_pprof_export(const struct mp_pprof_export *export, FILE *out, struct mp_error *error);

@@ -22,7 +22,7 @@ struct boundary {
 struct importer {
     struct mp_kineto *kineto;
     MP_VEC(struct boundary) boundaries;
-    uint64_t reserved[1024]; /* per device: the last one reported */
+    uint64_t reserved[1024]; /* per device: the last reported total */
     int64_t start_ns, end_ns;
     struct mp_import_events events;
     struct mp_error *error;

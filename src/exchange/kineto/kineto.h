@@ -5,9 +5,9 @@
  * ProfilerStep spans become regions and steps.
  *
  * The allocator's totals show how much was live before the trace began. One block per device stands for this memory,
- * and absorbs changes without an event. Without totals its size is MP_BYTES_UNKNOWN. In traces without addresses
- * (PyTorch before 1.10) a free ends the newest live block of its size; a note says how often several blocks had that
- * size.
+ * and takes over changes of the total that have no event. Without totals its size is MP_BYTES_UNKNOWN. In traces
+ * without addresses (PyTorch before 1.10) a free ends the newest live block of its size; a note says how often several
+ * blocks had that size.
  */
 #pragma once
 

@@ -3,7 +3,7 @@
 #include "base/memory.h"
 #include "exchange/kineto/kineto_parts.h"
 
-/* The live blocks of a device: by address where events have one, else by size, newest first. */
+/* The live blocks of a device: by address if events have addresses, else by size, newest first. */
 struct live {
     struct mp_map by_address, by_bytes; /* key() of the address or size to the index of the alloc, + 1 */
 };
@@ -11,7 +11,7 @@ struct live {
 struct pairing {
     struct mp_kineto *kineto;
     struct live *live;      /* per device */
-    MP_VEC(uint32_t) below; /* per event: the earlier live alloc of the same size, by the same rule; 0: none */
+    MP_VEC(uint32_t) below; /* per event: index + 1 of the earlier live alloc of the same size; 0: none */
 };
 
 static uint64_t key(uint64_t value)
@@ -66,8 +66,8 @@ static uint64_t signed_bytes(const struct mp_kineto_memory *memory)
     return memory->type == MP_EVENT_FREE ? -memory->bytes : memory->bytes;
 }
 
-/* Finds how much was live before the trace: the first total less the changes until then, modulo 2^64. Blocks that the
- * trace frees are known one by one; the rest becomes one block. */
+/* Finds how much was live before the trace: the first total, less the changes up to that total, modulo 2^64. Blocks
+ * that the trace frees are known one by one; the rest becomes one block. */
 static void find_bases(struct mp_kineto *kineto)
 {
     for (size_t d = 0; d < kineto->devices.count; d++) {
@@ -95,8 +95,8 @@ static uint64_t change(const struct mp_kineto *kineto, const struct mp_kineto_me
 }
 
 /* If memory changed without an event, on a thread that the profiler did not follow, the rest of the base absorbs the
- * change. The level is then the allocator's own at every event. CPU totals leave some allocators out, and are not
- * followed. */
+ * change. The level is then the allocator's own total at every event. Totals of the CPU leave some allocators out, so
+ * they are not followed. */
 static void follow_totals(struct mp_kineto *kineto)
 {
     for (size_t i = 0; i < kineto->memory.count; i++) {

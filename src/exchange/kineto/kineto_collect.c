@@ -120,7 +120,7 @@ static void on_memory(struct mp_kineto *kineto, const struct mp_kineto_event *ev
         .alloc = MP_NONE,
         .thread = thread_of(kineto, event),
     };
-    /* The total does not count this alloc: PyTorch reports 0 for memory outside of its allocators. */
+    /* The total does not include this alloc: PyTorch reports 0 for memory outside of its allocators. */
     if (memory.type == MP_EVENT_ALLOC && memory.allocated < memory.bytes) memory.allocated = MP_BYTES_UNKNOWN;
     if (!device_of(kineto, event, &memory.device)) return;
     if (memory.order >= MP_NONE - 1) mp_memory_lacks(0); /* events are numbered in four bytes */

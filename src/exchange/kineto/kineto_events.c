@@ -9,7 +9,7 @@
 #include "base/memory.h"
 #include "exchange/common/input.h"
 
-/* JSON numbers, which come as text so that none is rounded. Pure; any thread. */
+/* Numbers of JSON. They are read from their text, so that none is rounded. Pure; any thread. */
 
 /* Reads the number times 10^shift, cut to an integer: exact except for numbers with an exponent. False if the result
  * does not fit. */
@@ -63,7 +63,7 @@ static bool decimal_address(const char *text, size_t length, int64_t *number)
 #define DEPTH_MAX 128
 #define TEXT_MAX  (64u << 10) /* bytes of a text that are kept */
 
-/* The places in the trace where a key has a meaning. */
+/* The parts of the trace in which a key has a meaning. */
 enum place { IN_TRACE = 1, IN_DEVICE, IN_EVENT, IN_ARGUMENTS };
 
 enum form { A_NUMBER, A_TIME, A_TEXT, RAW, THE_EVENTS, THE_DEVICES, THE_ARGUMENTS };
@@ -103,7 +103,7 @@ struct trace_reader {
     yajl_handle yajl;
     struct mp_kineto_event event, trace;
     struct mp_buffer texts[MP_KINETO_TEXTS];
-    const struct key *key;     /* key of the next value; NULL: not one of ours */
+    const struct key *key;     /* key of the next value; NULL: a key that we do not need */
     const struct key *list;    /* the open list on level 2: of events or of devices */
     unsigned depth, raw_depth; /* raw_depth: depth at which the open RAW value began; 0: none is open */
     bool any_events, arguments;
@@ -146,7 +146,7 @@ static void keep_text(struct trace_reader *reader, enum mp_kineto_text to, const
     if (kept->size < TEXT_MAX) mp_buffer_append(kept, text, length < TEXT_MAX ? length : TEXT_MAX);
 }
 
-/* Keeps a value of a list that is stored unchanged. */
+/* Takes a value of a list whose text is stored unchanged. */
 static void keep_raw(struct trace_reader *reader, const void *text, size_t length, bool value)
 {
     if (value && reader->raw_follows) keep_text(reader, reader->key->to, ", ", 2);
@@ -351,8 +351,8 @@ static enum mp_status status_of(struct trace_reader *reader, yajl_status result)
     return not_json(reader);
 }
 
-/* Copies, with spaces for control characters: some traces have them in texts. Between values JSON allows some control
- * characters, which mean a space, too. */
+/* Copies text, with spaces in place of control characters, which some traces have in texts. Between values, JSON allows
+ * some control characters, and they mean a space there, too. */
 static void copy_clean(unsigned char *to, const unsigned char *from, size_t size)
 {
     for (size_t i = 0; i < size; i++)
@@ -372,8 +372,8 @@ static enum mp_status feed_piece(struct trace_reader *reader)
     return status;
 }
 
-/* yajl scans an incomplete token from its beginning with each piece. Pieces therefore double in size until the token
- * ends, or a long token would take quadratic time. */
+/* yajl scans an incomplete token from its beginning with each piece. So pieces double in size until the token ends;
+ * otherwise a long token would take quadratic time. */
 static enum mp_status feed(struct trace_reader *reader)
 {
     static const size_t most = 65536;

@@ -1,7 +1,7 @@
 /*
- * A Kineto trace as a stream of its events, each with the few facts that matter for memory. Lenient about known errors
- * of traces (control characters and invalid UTF-8 in names), bounded in depth and in the length of every text, in
- * constant memory. One thread at a time.
+ * A Kineto trace as a stream of its events, each with the few facts that matter for memory. Accepts known errors of
+ * traces (control characters and invalid UTF-8 in names). The depth and the length of every text are bounded, and
+ * memory is constant. One thread at a time.
  */
 #pragma once
 
@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 
-enum mp_kineto_fact { /* numbers of an event, of a device, of the whole trace */
+enum mp_kineto_fact { /* numbers of an event, of a device, or of the whole trace */
                       MP_KINETO_PID,
                       MP_KINETO_TID,
                       MP_KINETO_START_NS, /* "ts" */

@@ -1,6 +1,6 @@
 /*
- * Data that the stages of reading a Kineto trace hand to one another. kineto_collect.c finds memory events, regions and
- * names. kineto_spans.c finds the operators that enclose a memory event. kineto_blocks.c pairs frees with allocs.
+ * Data that the stages of reading a Kineto trace pass on. kineto_collect.c finds memory events, regions and names.
+ * kineto_spans.c finds the operators that enclose a memory event. kineto_blocks.c pairs frees with allocs.
  * kineto_notes.c and kineto.c make the model. Only these files include this one.
  */
 #pragma once
@@ -11,9 +11,10 @@
 struct mp_kineto_memory {
     int64_t ns;
     uint64_t address, bytes;      /* bytes: of an alloc, a free, or a failed request */
-    uint64_t allocated, reserved; /* the allocator's totals after it; MP_BYTES_UNKNOWN: not in the trace */
+    uint64_t allocated, reserved; /* the allocator's totals after the event; MP_BYTES_UNKNOWN: not in the trace */
     uint64_t block;               /* its number */
-    uint64_t rest;                /* new size of the base's nameless block; MP_BYTES_UNKNOWN: unchanged */
+    uint64_t rest;                /* new size of the block that stands for the rest of the base; MP_BYTES_UNKNOWN:
+                                   * unchanged */
     uint32_t order;               /* position in the file; orders events of equal times */
     uint32_t thread, stack;
     uint32_t alloc; /* of a free: the event that made the block; of an alloc: the event whose block it replaces, as the
@@ -60,13 +61,15 @@ struct mp_kineto {
     MP_VEC(struct mp_kineto_device) devices;
     MP_VEC(struct mp_kineto_property) properties;
     MP_VEC(struct mp_kineto_owner) owners; /* per thread of the tables */
-    int64_t base_ns;                       /* the zero of the trace's times; 0: 1970, or unknown */
+    int64_t base_ns;                       /* UNIX time of the trace's time 0; 0: the trace's times are UNIX times, or
+                                            * it is unknown */
     bool has_base, has_window;
     int64_t window_ns[2];  /* when the profiler ran, in the trace's times */
     uint32_t process_name; /* string id */
     uint64_t base_blocks;
-    uint64_t spans_left;                 /* enclosing operators left out */
-    uint64_t without_address, ambiguous; /* memory events; frees that several allocs would fit */
+    uint64_t spans_left;                 /* number of enclosing operators that were left out */
+    uint64_t without_address, ambiguous; /* number of memory events without an address, and of frees to which several
+                                          * allocs would fit */
     uint64_t checked, corrections;       /* checked totals; totals that differ from the sum of the events before */
     bool overlong;                       /* too many devices */
 };
@@ -85,10 +88,10 @@ struct mp_kineto_notes {
     MP_VEC(uint32_t) ids;
 };
 void mp_kineto_note(struct mp_kineto *kineto, int64_t start_ns, struct mp_kineto_notes *notes);
-/* Times counted from 1970 are larger. Smaller times without a base do not give the day. */
+/* Times that are counted from 1970 are larger than this. Smaller times without a base do not give the day. */
 #define MP_KINETO_UNIX_MIN INT64_C(1000000000000000000)
 
-/* True if the event is a span that encloses its thread's actions: an operator, or a Python function. */
+/* True if the event is a span during which its thread acts: an operator, or a Python function. */
 bool mp_kineto_is_operator(const struct mp_kineto_event *event);
 /* The key of an event's thread in the maps. */
 uint64_t mp_kineto_thread_key(const struct mp_kineto_event *event);

@@ -14,7 +14,7 @@
 /* A span that encloses an alloc. Texts are ids in finder.texts. */
 struct span {
     int64_t start_ns, end_ns;
-    uint32_t order; /* in the file */
+    uint32_t order; /* position in the file */
     uint32_t thread, name, shapes, call_stack;
     uint32_t frame; /* MP_NONE: not made yet */
     bool python;
@@ -26,7 +26,7 @@ struct finder {
     MP_VEC(struct span) spans;
     MP_VEC(uint32_t) events; /* allocs and ooms by thread, then time */
     MP_VEC(size_t) first;    /* per thread: the beginning of its events in `events`; one more entry at the end */
-    MP_VEC(uint32_t) open;   /* spans around the present event, outermost first */
+    MP_VEC(uint32_t) open;   /* open spans around the present event, outermost first */
 };
 
 static bool wants_stack(const struct mp_kineto_memory *memory)

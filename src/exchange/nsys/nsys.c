@@ -23,7 +23,7 @@ struct nsys {
     sqlite3 *sqlite;
     const char *path;
     struct mp_error *error;
-    int64_t pid_mask;           /* globalPid of the process being read, without its lowest 24 bits */
+    int64_t pid_mask;           /* globalPid of the chosen process, without its lowest 24 bits */
     struct mp_map processes;    /* memory events by process + 1 */
     struct mp_map correlations; /* index into sites + 1, by correlation + 1 */
     MP_VEC(struct nsys_site) sites;
@@ -32,7 +32,8 @@ struct nsys {
     struct mp_map texts;            /* StringIds: string ids by id + 1 */
     struct mp_map pools, pool_sums; /* the bytes of a pool, by its address and track; the bytes of all pools of a
                                      * track */
-    struct mp_map homes;            /* tracks of live blocks + 1, by address + 1: a process has each address once */
+    struct mp_map homes;            /* tracks of live blocks + 1, by address + 1: no two blocks of a process have the
+                                     * same address */
     uint64_t of_others, events, at_zero, unknown;
 };
 
@@ -106,7 +107,8 @@ enum nsys_nvtx { NVTX_MARK = 34, NVTX_PUSH_POP = 59, NVTX_START_END = 60 };
 
 static int64_t process_of(int64_t global)
 {
-    return global >> 24; /* a thread's global id is its process's with the thread in the lowest 24 bits */
+    return global >> 24; /* a thread's global id is the global id of its process, with the thread in the lowest 24
+                          * bits */
 }
 
 static bool is_null(sqlite3_stmt *row, int column)
@@ -140,7 +142,7 @@ static void count_process(void *context, sqlite3_stmt *row)
     ++*count;
 }
 
-/* The track for CUDA's kind of memory; *kind is memprof's. */
+/* The track for a kind of memory of CUDA's; *kind is memprof's kind. */
 static uint16_t track_of(struct nsys *nsys, int64_t nsys_kind, int device, bool pooled, uint8_t *kind)
 {
     struct mp_import_log *log = &nsys->log;
@@ -158,7 +160,7 @@ static uint16_t track_of(struct nsys *nsys, int64_t nsys_kind, int device, bool 
     return mp_import_track(log, MP_DEVICE_CUDA, device, MP_LAYER_DRIVER, pooled ? "pool" : "");
 }
 
-/* Reports the total of all pools of the track, after one has reported its own. */
+/* Reports the total of all pools of the track, after one pool has reported its bytes. */
 static void put_pool(struct nsys *nsys, const struct mp_import_call *call, int64_t pool, uint64_t bytes)
 {
     uint64_t *size =
@@ -209,7 +211,7 @@ static void take_memory(void *context, sqlite3_stmt *row)
     call.track =
         track_of(nsys, sqlite3_column_int64(row, 5), (int)(sqlite3_column_int64(row, 2) & 0xffff), pooled, &call.kind);
     call.thread = mp_import_thread(&nsys->log, nsys->log.pid);
-    call.name = text_of(nsys, row, 7); /* of a static variable: becomes the innermost frame */
+    call.name = text_of(nsys, row, 7); /* the name of a static variable becomes the innermost frame */
     if (call.type == MP_EVENT_FREE) call.track = home_of(nsys, call.address, call.track);
     if (call.type == MP_EVENT_ALLOC) put_map(&nsys->homes, (int64_t)call.address, (uint64_t)call.track + 1);
     nsys->events++;
@@ -258,7 +260,9 @@ static void take_call(void *context, sqlite3_stmt *row)
     int64_t thread = sqlite3_column_int64(row, 1);
     if (!found || process_of(thread) != nsys->pid_mask) return;
     struct nsys_site *site = &nsys->sites.at[*found - 1];
-    if (site->known && is_null(row, 3)) return; /* a call of the runtime and one of the driver may share the number */
+    if (site->known && is_null(row, 3))
+        return; /* a call of the runtime and a call of the driver may have the same
+                 * number */
     *site = (struct nsys_site){.name = string_of(nsys, row, 2),
                                .thread = mp_import_thread(&nsys->log, (uint32_t)(thread & 0xffffff)),
                                .chain = sqlite3_column_int64(row, 3),

@@ -1,8 +1,8 @@
 /*
- * The memory data of Nsight Systems' SQLite export. CUDA_GPU_MEMORY_USAGE_EVENTS become blocks, those of the process
- * that has most of them. CUDA_GPU_MEMORY_POOL_EVENTS become the bytes of stream-ordered pools. NVTX ranges and marks
- * become regions and marks. The CUDA call, with its backtrace if there is one, becomes the stack. Every column that
- * some version of the export lacks is optional. The file is only read; its views and triggers are not used.
+ * The memory data of Nsight Systems' SQLite export. CUDA_GPU_MEMORY_USAGE_EVENTS of the process that has most of them
+ * become blocks. CUDA_GPU_MEMORY_POOL_EVENTS become the bytes of stream-ordered pools. NVTX ranges and marks become
+ * regions and marks. The CUDA call, with its backtrace if there is one, becomes the stack. Columns that some version of
+ * the export lacks are optional. The file is only read; its views and triggers are not used.
  */
 #pragma once
 
@@ -14,5 +14,6 @@
 
 /* True if `text`, the beginning of a file, is that of an SQLite database. */
 bool mp_sqlite_begins(const unsigned char *text, size_t size);
-/* MP_NOT_A_RECORDING: no such export, or one without memory events, with advice; MP_DAMAGED, MP_IO. */
+/* MP_NOT_A_RECORDING: no export of Nsight Systems, or one without memory events (the error has advice); MP_DAMAGED,
+ * MP_IO. */
 enum mp_status mp_nsys_load(const char *path, struct mp_model **model, struct mp_error *error);

@@ -212,7 +212,7 @@ static enum mp_status step(struct unpickler *u, unsigned opcode)
     switch (opcode) {
     case MP_OP_PROTO:
         return start_protocol(u);
-    case MP_OP_FRAME: /* only tells Python how much to read at once */
+    case MP_OP_FRAME: /* only a hint for Python how much to read at once */
         u->at += 8;
         return MP_OK;
     case MP_OP_BININT:

@@ -1,7 +1,7 @@
 /*
  * Reads a Python pickle of plain data: protocols 2 to 5, dictionaries, lists, tuples, texts, numbers. Opcodes that
- * import, call or build anything are refused, by name and offset: nothing in a file is ever executed. The file's size
- * bounds memory and time. One thread at a time.
+ * import, call or build anything are refused, so nothing in a file is ever executed. The error names opcode and offset.
+ * The file's size bounds memory and time. One thread at a time.
  */
 #pragma once
 

@@ -39,7 +39,7 @@ static const char *name_of(const struct mp_pytorch_device *device, char *to)
 #define TURN_ON "torch.cuda.memory._record_memory_history() before the work turns PyTorch's history on"
 
 /* If the trace does not reach back to the first allocation, PyTorch's recording began later or its ring overflowed.
- * Newer files say which. */
+ * Newer files say which of the two. */
 static void note_beginning(struct notes *t, const struct mp_pytorch_device *device)
 {
     const struct mp_pytorch_snapshot *s = t->snapshot;

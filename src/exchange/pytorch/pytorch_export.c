@@ -18,7 +18,7 @@
 
 /* ---- the choice of a device's track ---- */
 
-/* The track that a snapshot shows of a device: in the uppermost layer with events, the track with the highest peak.
+/* The track that a snapshot shows for a device: in the uppermost layer with events, the track with the highest peak.
  * MP_TRACK_NONE: no track has events. */
 static uint16_t pytorch_main_track(const struct mp_model *model, uint32_t device)
 {
@@ -39,8 +39,8 @@ static uint16_t pytorch_main_track(const struct mp_model *model, uint32_t device
 #define ROUNDING    UINT64_C(512) /* of PyTorch's allocator */
 #define SMALL_BYTES (2u << 20)    /* size of the allocator's segments for small blocks */
 
-/* A text about a live block, from some moment on. It is written before the first event that is not earlier than time_ns
- * and is event `from` or a later one. */
+/* A text about a live block, from some moment on. It is written before the first event from event `from` on that is not
+ * earlier than time_ns. */
 struct annotation {
     uint64_t time_ns, address;
     const struct mp_model_metadata *said;
@@ -60,7 +60,7 @@ struct writer {
     MP_VEC(struct annotation) annotations; /* a trace's annotations, in its order */
     bool free_stacks;                      /* frees of the trace have stacks of their own */
     struct mp_map pending;                 /* set of life + 1: lives whose free was requested, but whose memory other
-                                            * streams use to the end */
+                                            * streams still use at the end */
     struct mp_pytorch_exported *exported;
 };
 
@@ -143,7 +143,7 @@ static uint64_t known_or_default(uint64_t place)
     return place == MP_PLACE_UNKNOWN ? 0 : place;
 }
 
-/* The requested bytes of a block at its birth, as far as known. */
+/* The requested bytes of a block at its birth, if known. */
 static uint64_t requested_of(const struct writer *writer, const struct mp_pytorch_life *life)
 {
     bool whole = writer->model->blocks.bytes[life->block] == life->bytes;
@@ -206,7 +206,7 @@ static void put_alloc(struct writer *writer, const struct mp_pytorch_life *life,
 
 MP_ORDER(by_time_then_event, struct annotation, MP_RISING(time_ns) ?: MP_RISING(from) ?: MP_RISING(said))
 
-/* Collects the texts that become entries of their own. Each gets a time within its block's life. */
+/* Collects the texts that become entries of their own. Each entry gets a time within its block's life. */
 static void find_annotations(struct writer *writer, const struct mp_pytorch_lives *lives)
 {
     const struct mp_model *model = writer->model;
@@ -245,7 +245,8 @@ static void put_annotations_until(struct writer *writer, uint64_t ns, uint32_t e
 }
 
 /* Writes the free and the alloc of an event. free_requested and free_completed follow at once: the viewer merges
- * adjacent ones. If no free has a stack, each gets its alloc's, as in PyTorch's traces without stacks of frees. */
+ * adjacent ones. If no free has a stack, each free gets the stack of its alloc, as in PyTorch's traces without stacks
+ * of frees. */
 static void put_lives(struct writer *writer, const struct mp_pytorch_lives *lives, uint32_t ended, uint32_t begun,
                       uint32_t event)
 {
@@ -265,7 +266,7 @@ static void put_lives(struct writer *writer, const struct mp_pytorch_lives *live
 }
 
 /* Adjacent pages of an expandable segment that were mapped or unmapped one after the other. The recording has an event
- * for each call of the driver; PyTorch's trace has one entry for all. */
+ * for each call of the driver. PyTorch's trace has one entry for all these calls. */
 struct pages {
     const char *action;
     uint64_t address, bytes; /* 0: none */
@@ -615,7 +616,7 @@ static void put_setting(struct mp_value_out *value, char *setting)
     bool is_true = !strcasecmp(text, "true"), is_number = *text && strspn(text, "+-.0123456789eE") == strlen(text);
     double real = strtod(text, &end);
     is_number = is_number && !*end;
-    /* Written as 0, but it was 0.0. */
+    /* The recording has 0 for what was 0.0. */
     bool is_real = strpbrk(text, ".eE") || !strcmp(setting, "garbage_collection_threshold");
     if (*text == '[')
         put_divisions(value, setting, text);

@@ -77,13 +77,13 @@ static void find_lives(const struct mp_model *model, uint16_t track, const struc
     rewind_lives(lives);
 }
 
-/* Gives a block a made-up address if its own is unknown or is that of another live block. */
+/* Made-up addresses, for blocks whose own address is unknown or equals that of another live block. */
 struct places {
     struct mp_layout *layout;
     struct mp_map live;        /* address to life */
-    struct mp_map vacant;      /* bytes to the place of that size that was vacated last, + 1 */
+    struct mp_map vacant;      /* by size: index + 1 of the place of that size that was vacated last */
     MP_VEC(uint64_t) address;  /* address of each made-up place */
-    MP_VEC(uint32_t) below;    /* per vacant place: the one of the same size that was vacated before it, + 1 */
+    MP_VEC(uint32_t) below;    /* per vacant place: index + 1 of the place of that size that was vacated before it */
     MP_VEC(uint32_t) place_of; /* per life: its made-up place + 1 */
     uint64_t next;             /* address of the next new place */
 };
@@ -290,8 +290,8 @@ static void follow_cover(const struct mp_model *model, uint16_t track, const str
         check_life(cover, &layout->lives.all.at[layout->held.at[i]]);
 }
 
-/* Makes segments of the ranges that are live at the end. Ranges that never contained a block are another library's, and
- * are left out. Adjacent pieces of an expandable segment become one. */
+/* Makes segments of the ranges that are live at the end. Ranges that never contained a block belong to another library,
+ * and are left out. Adjacent pieces of an expandable segment become one. */
 static void take_ranges(const struct mp_model *model, const struct cover *cover)
 {
     struct mp_layout *layout = cover->layout;

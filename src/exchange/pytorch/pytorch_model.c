@@ -32,7 +32,7 @@ struct layout {
 
 MP_ORDER_OF_POINTERS(by_time, struct mp_pytorch_annotation, MP_RISING(time_us) ?: MP_COMPARE(a, b))
 
-/* An end closes the last begun span of its name. An end without a start is skipped. */
+/* An end closes the open span of its name that began last. An end without an open span is skipped. */
 static void pair_up(const struct mp_pytorch_annotation *const *sorted, size_t count, int64_t start_us,
                     struct layout *layout)
 {
@@ -109,7 +109,7 @@ static void lay_all(const struct mp_pytorch_records *records, int64_t start_us, 
 
 MP_ORDER(by_time_lane_order, struct mp_pytorch_mark, MP_RISING(time_us) ?: MP_RISING(lane) ?: MP_RISING(order))
 
-/* Regions that ended before start_us are left out; regions open then begin there. */
+/* Regions that ended before start_us are left out. Regions that are open at that time begin then. */
 static void make_marks(struct mp_pytorch_records *records, int64_t start_us, struct mp_pytorch_marks *marks)
 {
     *marks = (struct mp_pytorch_marks){.lanes = 1};
@@ -135,7 +135,8 @@ static void make_marks(struct mp_pytorch_records *records, int64_t start_us, str
 
 /* How far a device's trace has been written. */
 struct course {
-    size_t next, next_range, next_missed, next_requested; /* next index in trace, range_events, missed, requested */
+    size_t next, next_range, next_missed, next_requested; /* next index in `trace`, `range_events`, `missed` and
+                                                           * `requested` */
     int64_t time_us;                                      /* time of the next entry; never less than the previous
                                                            * entry's */
     uint64_t first_block;                                 /* number of the first block of the base */
@@ -286,8 +287,8 @@ static enum mp_status write_entry(struct maker *m, const struct mp_pytorch_devic
     return MP_OK;
 }
 
-/* Finds the time of the next entry. An entry without a time, or with an earlier one, gets the time of the entry
- * before. */
+/* Finds the time of the next entry. An entry without a time, or with a time before that of the previous entry, gets the
+ * previous entry's time. */
 static void find_time(const struct maker *m, const struct mp_pytorch_device *device, struct course *course)
 {
     if (course->next >= device->trace.count) return;
@@ -432,7 +433,7 @@ static uint32_t device_name(struct maker *m, const struct mp_pytorch_device *dev
     return mp_intern_add_text(&m->snapshot->records.values.texts, name);
 }
 
-/* Adds devices, and for each a track for its allocator's blocks and, where known, one for the memory below. */
+/* Adds devices. Each has a track for its allocator's blocks, and, if the memory below is known, a track for that. */
 static enum mp_status add_tracks(struct maker *m, const uint32_t *names)
 {
     struct mp_pytorch_snapshot *s = m->snapshot;

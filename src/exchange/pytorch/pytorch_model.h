@@ -1,4 +1,4 @@
-/* A snapshot that was read and replayed, and its conversion to a model. Private to the snapshot's loader. */
+/* Converts a snapshot that was read and replayed to a model. Private to the snapshot's loader. */
 #pragma once
 
 #include "exchange/pytorch/pytorch_records.h"
@@ -31,10 +31,10 @@ struct mp_pytorch_snapshot {
     char *settings;   /* the allocator's, as key=value,key=value */
     uint64_t strange; /* invalid items of lists */
     bool any_segments;
-    bool says_overflow, overflowed; /* the settings say whether the ring overflowed; it did */
+    bool says_overflow, overflowed; /* the settings say whether the ring overflowed; the ring did overflow */
 };
 
-/* Makes the model of a snapshot. Afterwards the records can only be freed. MP_LIMIT. */
+/* Makes the model of a snapshot. Afterwards the records can only be freed. MP_LIMIT: it has too many rows. */
 enum mp_status mp_pytorch_model(struct mp_pytorch_snapshot *snapshot, uint64_t file_bytes, struct mp_model **model,
                                 struct mp_error *error);
 

@@ -9,7 +9,7 @@
 #define PATH_MOST  4096 /* bytes of a path or a name in a traceback */
 #define NODE_MOST  8192 /* bytes of the texts about a graph's node */
 #define STACK_MOST 4096
-/* Most frames of stacks that are joined with their forward pass, over all entries. */
+/* Most frames of all stacks that are joined with their forward pass, summed over all entries. */
 #define JOINED_MOST (UINT64_C(1) << 26)
 
 static const char *const key_names[MP_KEYS] = {
@@ -158,7 +158,7 @@ static uint32_t read_stack(struct mp_pytorch_records *r, const struct fields *fi
     size_t count;
     const uint64_t *items = mp_values_items(values, list, MP_OBJECT_LIST, &count);
     if (!items) return 0;
-    /* A list that also has other items than frames. */
+    /* The list may also have items that are no frames. */
     uint64_t *odd = values->shared ? mp_map_find(&r->odd_stacks, list) : NULL;
     if (odd) return (uint32_t)*odd;
     mp_vec_room_for(&r->scratch, count);
@@ -280,8 +280,8 @@ static bool add_stack(struct mp_pytorch_records *r, uint32_t stack)
 }
 
 /* Blocks of the backward pass also have the stack of the forward pass (forward_frames: Python's tracebacks, innermost
- * last). Its frames become callers of `stack`, with the frame "backward of" between. Stacks that would be too long stay
- * as they are. */
+ * last). Its frames become callers of `stack`, with a frame "backward of" between the two. Stacks that would be too
+ * long stay as they are. */
 static uint32_t join_forward(struct mp_pytorch_records *r, const struct fields *fields, uint32_t stack)
 {
     bool fresh;
@@ -350,8 +350,8 @@ static bool is_unknown(const struct mp_pytorch_records *r, uint32_t text)
     return text && !strcmp(mp_intern_get(&r->values.texts, text, NULL), "??");
 }
 
-/* The innermost, that is last, line of a traceback; line 0 if there is none. A text that several frames share is read
- * once. */
+/* The last line of a traceback, which is the innermost; line 0 if there is none. A text that several frames share is
+ * read once. */
 static struct mp_symbol last_line_of(struct mp_pytorch_records *r, uint32_t text)
 {
     bool fresh;
@@ -375,8 +375,8 @@ static struct mp_symbol last_line_of(struct mp_pytorch_records *r, uint32_t text
     return line;
 }
 
-/* For generated code, PyTorch knows the line of the model from which it was made, as Python's traceback. That line
- * replaces file, line and function of the generated code. */
+/* For generated code, PyTorch knows the line of the model from which it was made, as Python's traceback. The model's
+ * file, line and function replace those of the generated code. */
 static void use_fx_trace(struct mp_pytorch_records *r, const struct fields *fields, uint32_t *file, uint32_t *name,
                          uint64_t *line)
 {
@@ -514,7 +514,7 @@ static bool make_record(void *context, struct mp_values *values, const uint64_t 
 {
     static const struct {
         unsigned key;
-        uint64_t also; /* one of these keys must also be present, as a program's own dictionary may have `key` */
+        uint64_t also; /* one of these keys must also be present, since a program's own dictionary may have `key` */
         bool (*make)(struct mp_pytorch_records *, const struct fields *, uint64_t *);
     } makers[] = {{MP_KEY_ACTION, KEY(ADDR) | KEY(DEVICE_FREE) | KEY(SIZE) | KEY(TIME), make_entry},
                   {MP_KEY_FILENAME, KEY(LINE) | KEY(NAME), make_frame},

@@ -63,7 +63,7 @@ enum mp_pytorch_key {
 
 enum mp_pytorch_action {
     MP_ACTION_ALLOC,
-    MP_ACTION_FREE, /* free_requested and free_completed in one; some writers use it */
+    MP_ACTION_FREE, /* stands for free_requested and free_completed; some writers use it */
     MP_ACTION_FREE_REQUESTED,
     MP_ACTION_FREE_COMPLETED,
     MP_ACTION_SEGMENT_ALLOC,
@@ -133,8 +133,8 @@ struct mp_pytorch_records {
     MP_VEC(struct mp_pytorch_path) paths;
     MP_VEC(uint32_t) path_frames;
     MP_VEC(struct mp_symbol) last_lines;
-    /* Shared values of a file are read once. Keys are texts (ids + 1) and lists (values); maps give their path, last
-     * line or stack. `joined` maps a pair of path + 1 and stack to the joined stack. */
+    /* Shared values of a file are read once. The maps below lead from texts (ids + 1) or lists (values) to their path,
+     * last line or stack. `joined` maps a pair of path + 1 and stack to the joined stack. */
     struct mp_map traceback_of, forward_of, last_line_of, odd_stacks, joined;
     uint64_t joined_frames;
     struct mp_map plain_lists; /* list to 1 if it has only blocks, else 0 */
@@ -144,6 +144,6 @@ struct mp_pytorch_records {
     bool any_frames;
 };
 
-/* Makes records->values ready for mp_pickle_read() and the JSON reader. The struct must not move afterwards. */
+/* Makes records->values ready for mp_pickle_read() and the JSON reader. *records must not move afterwards. */
 void mp_pytorch_records_init(struct mp_pytorch_records *records);
 void mp_pytorch_records_free(struct mp_pytorch_records *records);

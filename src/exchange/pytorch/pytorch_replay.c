@@ -13,8 +13,9 @@ struct replay {
     struct mp_pytorch_device *device;
     struct mp_map live;                    /* address + 1 to the entry of the alloc */
     struct mp_map waiting;                 /* address + 1 to the stack of a request that waits for other streams */
-    uint64_t same_stack, other_stack;      /* frees with the same stack as their alloc; frees with another one */
-    void *ranges;                          /* tree of disjoint struct live_range: ranges taken in the trace */
+    uint64_t same_stack, other_stack;      /* number of frees with the same stack as their alloc, and with another
+                                            * stack */
+    void *ranges;                          /* tree of disjoint struct live_range: ranges that are live in the trace */
     void *listed;                          /* tree of disjoint struct live_range: segments of the end, without ignored
                                             * ones */
     MP_VEC(struct mp_pytorch_range) older; /* ranges of the base, in order of discovery */
@@ -89,8 +90,8 @@ static void drop_range(struct replay *r, uint32_t entry, struct live_range *live
     }
 }
 
-/* Calls back for each part of [start, end) that no live range covers. Live ranges are marked `seen`, or, with an entry,
- * dropped. */
+/* Calls back for each part of [start, end) that no live range covers. Marks these live ranges as `seen`; if `entry` is
+ * given, drops them instead. */
 static void each_gap(struct replay *r, struct mp_pytorch_range range, uint32_t entry, bool frees_gaps)
 {
     MP_VEC(uint64_t) todo = {0};
@@ -130,7 +131,7 @@ static void on_segment(struct replay *r, uint32_t at, const struct mp_pytorch_en
         each_gap(r, range, at, true);
         return;
     }
-    /* A range that still seems live at these addresses was released; the trace lacks its release. */
+    /* A range that still seems live at these addresses was released, but the trace lacks the release. */
     struct live_range *live;
     while ((live = find_range(r, range.address, range.address + range.bytes)))
         drop_range(r, at, live, range.address, range.address + range.bytes);
@@ -149,8 +150,8 @@ static void on_alloc(struct replay *r, uint32_t at, uint32_t id, const struct mp
     r->device->allocs++;
 }
 
-/* Keeps the stack of a request to free, if its completion does not follow at once. The late completion has the stack of
- * the thread that noticed it, not of the request. */
+/* Keeps the stack of a request to free, if its completion does not follow at once. A late completion has the stack of
+ * the thread that noticed it, not the stack of the request. */
 static void on_request(struct replay *r, uint32_t at, const struct mp_pytorch_entry *entry)
 {
     const struct mp_pytorch_device *device = r->device;
@@ -242,8 +243,8 @@ static void replay_trace(struct replay *r)
     }
 }
 
-/* PyTorch frees a block at free_completed: after free_requested, other streams may still use the memory. A trace
- * without free_completed has only the requests. */
+/* PyTorch frees a block at free_completed. Between free_requested and free_completed, other streams may still use the
+ * memory. A trace without free_completed has only the requests. */
 static uint8_t find_free_action(const struct mp_pytorch_records *records, const struct mp_pytorch_device *device)
 {
     bool requested = false;
@@ -363,8 +364,8 @@ static void meet_segments(struct replay *r)
     }
 }
 
-/* If PyTorch took no stacks at frees, each free has its alloc's stack, and shows the stack of a block of the base.
- * Otherwise the stacks of the base are unknown. */
+/* If PyTorch took no stacks at frees, each free has its alloc's stack. A free of a block of the base then shows the
+ * block's stack. Otherwise the stacks of the base are unknown. */
 static void judge_stacks(struct replay *r)
 {
     r->device->free_stacks = r->other_stack;

@@ -28,18 +28,18 @@ struct mp_pytorch_device {
     MP_VEC(uint32_t) trace;    /* entries, in order */
     MP_VEC(uint32_t) segments; /* at the end */
 
-    /* The fields below are set by mp_pytorch_replay(), and so is `block` of entries. For a free it is the entry of its
-     * alloc, or, if the entry is `older`, the index of a block of the base. */
+    /* The fields below are set by mp_pytorch_replay(), and so is `block` of entries. For a free, `block` is the entry
+     * of its alloc, or, if the entry is `older`, the index of a block of the base. */
     uint8_t free_action; /* the action that frees: free_completed, unless the trace has only free_requested */
     MP_VEC(struct mp_pytorch_block) base;   /* `requested` bytes */
     MP_VEC(struct mp_pytorch_range) ranges; /* ranges, those of the base first */
     MP_VEC(struct mp_pytorch_range_event) range_events;
     MP_VEC(struct mp_segment_part) parts; /* at the end; `segment` is an index in segments */
     MP_VEC(uint32_t)
-    missed; /* pairs: an alloc's index in trace; the entry of an alloc at the same address whose free
-             * is missing */
+    missed; /* pairs: index in trace of an alloc; the entry of an earlier alloc at the same address whose free is
+             * missing */
     MP_VEC(uint32_t)
-    requested;        /* pairs: index in trace of a completed free; the stack of its request, some entries before */
+    requested;        /* pairs: index in trace of a completed free; the stack of its request some entries earlier */
     bool free_stacks; /* frees have stacks of their own; else each has its alloc's */
     uint64_t overlapping, overlapping_bytes; /* ignored segments; bytes of their live blocks */
     size_t base_ranges;

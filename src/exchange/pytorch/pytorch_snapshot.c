@@ -182,8 +182,7 @@ struct loader {
     struct mp_error *error;
     struct mp_pytorch_snapshot snapshot;
     MP_VEC(struct mp_pytorch_annotation)
-    annotations;    /* annotations in lists; dictionaries of the program may look like
-                     * annotations */
+    annotations;    /* annotations in lists; other dictionaries of the program may look like annotations */
     uint64_t taken; /* bits 1 << enum mp_pytorch_key: keys whose lists have been read */
 };
 
@@ -201,7 +200,7 @@ static struct mp_pytorch_device *find_device(struct loader *l, uint32_t index, b
     return &s->devices.at[s->devices.count - 1];
 }
 
-/* Versions of 2024 wrote annotations as entries of the trace, with stage and name in a frame. */
+/* Versions from 2024 wrote annotations as entries of the trace, with stage and name in a frame. */
 static void take_entry_as_annotation(struct loader *l, const struct mp_pytorch_entry *entry)
 {
     const struct mp_pytorch_records *records = &l->snapshot.records;
@@ -346,7 +345,7 @@ static enum mp_status take_parts(struct loader *l, uint64_t top)
         status = take_part(l, items[i], items[i + 1], &known);
         any |= known;
     }
-    if (!items && !status) { /* before PyTorch 2.0: nothing but the segments */
+    if (!items && !status) { /* before PyTorch 2.0, a snapshot is only the list of segments */
         status = take_segments(l, top, false);
         any = l->snapshot.any_segments;
     }

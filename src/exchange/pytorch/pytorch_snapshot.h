@@ -1,8 +1,8 @@
 /*
- * PyTorch's memory snapshots (torch.cuda.memory._dump_snapshot() and its relatives), as a model. On each device, the
- * caching allocator's blocks, with requested sizes, are on the track .../torch, and its segments on .../driver.
+ * Reads PyTorch's memory snapshots (torch.cuda.memory._dump_snapshot() and its relatives) as a model. On each device,
+ * the caching allocator's blocks, with requested sizes, are on the track .../torch, and its segments on .../driver.
  * Annotations become steps and regions. Older forms (a list of segments, blocks with a history, no trace) are read,
- * too. Blocks from before the trace are the base. The coverage lists what the file lacks or contradicts.
+ * too. Blocks from before the trace are the base. The coverage lists the file's gaps and contradictions.
  */
 #pragma once
 

@@ -175,7 +175,7 @@ static void put_number(struct mp_value_out *value, uint64_t number)
     } else if (number < UINT64_C(1) << 31) {
         put_op(value, MP_OP_BININT, number, 4);
     } else {
-        /* The pickle's integers are signed: the top bit must be zero. */
+        /* Integers in a pickle are signed, so the top bit must be zero. */
         unsigned bytes = 5;
         while (bytes < 8 && number >> (8 * bytes - 1))
             bytes++;
@@ -254,8 +254,8 @@ void mp_value_pair(struct mp_value_out *value, const char *key, uint64_t first, 
     put_byte(value, MP_OP_TUPLE2);
 }
 
-/* True if the object was written before: *memo has its number (0: not yet), and a reference was written. Otherwise the
- * caller writes the object, a dictionary or list, and the number is stored in *memo. */
+/* If the object was written before, *memo has its number: writes a reference, and returns true. If *memo is 0, the
+ * caller writes the object, a dictionary or list, and its number is stored in *memo. */
 static bool value_again(struct mp_value_out *value, const char *key, uint32_t *memo)
 {
     if (value->as_json) return false;

@@ -1,8 +1,8 @@
 /*
- * Writes one value, of dictionaries, lists, texts and numbers, as a Python pickle (protocol 4) or as JSON: only this
- * file knows the differences. Pickles stay within what PyTorch's own viewer can read: lists and dictionaries grow by at
- * most 1000 items at a time, and an object with several references is written once. Texts become UTF-8. One thread at a
- * time.
+ * Writes one value (of dictionaries, lists, texts and numbers) as a Python pickle of protocol 4, or as JSON. Callers
+ * need not know the difference. Pickles stay within what PyTorch's own viewer can read: lists and dictionaries grow by
+ * at most 1000 items at a time, and an object with several references is written once. Texts become UTF-8. One thread
+ * at a time.
  */
 #pragma once
 
@@ -52,9 +52,9 @@ struct mp_value_out {
     int sys_errno;               /* errno of a failed write */
 };
 
-/* `out` stays the caller's. *value must not move until it is finished. */
+/* The caller keeps `out`. *value must not move until it is finished. */
 void mp_value_out_start(struct mp_value_out *value, FILE *out, bool as_json);
-/* Writes the rest. MP_IO. Frees everything in any case. */
+/* Writes the rest. MP_IO: a write failed. Frees everything in any case. */
 enum mp_status mp_value_out_finish(struct mp_value_out *value, struct mp_error *error);
 
 /* `key` is NULL in a list and for the outermost value. */

@@ -16,7 +16,7 @@ struct rmm_reader {
     struct mp_input *input;
     struct mp_import_log log;
     uint64_t line, line_offset;
-    int64_t day_ns, last_ns; /* whole days since the first line; the previous line's time, with its day */
+    int64_t day_ns, last_ns; /* whole days since the first line; the previous line's time with its day */
     uint64_t backwards;
     uint16_t track;
 };
@@ -126,7 +126,7 @@ static bool take_line(struct rmm_reader *reader, const char *line)
     if (!*line || !strncmp(line, header, sizeof header - 1)) return true;
     if (!parse_line(line, &call, &tid, &dated)) return false;
     call.ns = add_day(reader, call.ns, dated);
-    if (reader->log.calls.count && call.ns < reader->last_ns) { /* the clock went back; keeps the log's order */
+    if (reader->log.calls.count && call.ns < reader->last_ns) { /* the clock went back: keep the log's order */
         call.ns = reader->last_ns;
         reader->backwards++;
     }

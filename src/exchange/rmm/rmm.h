@@ -10,6 +10,6 @@
 
 /* True if `text`, the beginning of a file, looks like RMM's log. */
 bool mp_rmm_looks_like(const unsigned char *text, size_t size);
-/* Reads the input from its beginning. MP_DAMAGED: a line does not fit the log; the sentence names the line and its
- * byte. MP_NOT_A_RECORDING: there is no line. */
+/* Reads the input from its beginning. MP_DAMAGED: a line does not fit the log; the error names the line and its byte.
+ * MP_NOT_A_RECORDING: there is no line. */
 enum mp_status mp_rmm_load(struct mp_input *input, struct mp_model **model, struct mp_error *error);

@@ -1,7 +1,7 @@
 /*
  * A recording as an SQLite database. src/exchange/tables/sqlite_schema.c defines tables, indexes and views, with the
- * meaning of each column, and the database itself contains them for sqlite3's .schema. Written in one transaction
- * without a journal: nobody reads the file before it is complete and gets its name.
+ * meaning of each column. sqlite3's .schema shows these definitions. The database is written in one transaction without
+ * a journal, since nobody reads the file before it is complete and gets its name.
  */
 #pragma once
 
@@ -9,7 +9,8 @@
 
 #include "exchange/common/rows.h"
 
-/* `filter` is the filter's text, NULL without one. `out` must be an empty regular file: otherwise MP_INVALID. MP_IO. */
+/* `filter` is the filter's text, NULL without one. MP_INVALID: `out` is no empty regular file. MP_IO: a write
+ * failed. */
 enum mp_status mp_sqlite_export(const struct mp_block_rows *rows, const char *filter, FILE *out,
                                 struct mp_error *error);
 

@@ -19,7 +19,8 @@ struct text_export {
     unsigned char *written; /* JSON lines: by stack, 1 if it is written */
 };
 
-/* A cell that a spreadsheet would take for a formula gets an apostrophe in front, which marks it as text. */
+/* Writes a cell. If a spreadsheet would take it for a formula, it gets an apostrophe in front, which marks it as
+ * text. */
 static void csv_text(struct mp_buffer *out, const char *text, size_t length)
 {
     bool plain = true, is_formula = length && strchr("=+-@\t\r", *text) && *text;

@@ -3,8 +3,8 @@
  *
  * CSV (RFC 4180): a line of names, then one line per block, the stack folded (outermost frame first, ';' between
  * frames). JSON lines: one object per line, each with a "type": first "recording", then "track"s, then "block"s and
- * other events ("oom", "mark", "step", "region_begin", "region_end"), and "stack"s, each stack before the first line
- * that names it. Keys and units are those of memprof's own JSON; unknown values are empty in CSV and null in JSON.
+ * other events ("oom", "mark", "step", "region_begin", "region_end"). A "stack" comes before the first line that names
+ * it. Keys and units are those of memprof's own JSON; unknown values are empty in CSV and null in JSON.
  */
 #pragma once
 

@@ -154,8 +154,8 @@ enum { FIRST = 8, LATER = 64 };
 
 void mp_ledger_check_total(struct mp_ledger *ledger, uint16_t number, int64_t bytes, uint64_t total)
 {
-    /* If the allocator holds no lock, threads may report out of order. Single events then disagree, even the first
-     * ones, and later ones agree again. A difference is therefore wrong only if it lasts for some events. */
+    /* If the allocator holds no lock, threads may report out of order. Then single events disagree with its total, even
+     * the first ones, and later ones agree again. So a difference is wrong only if it lasts for some events. */
     struct mp_ledger_track *track = mp_ledger_track(ledger, number);
     if (!track) return;
     if (total == MP_BYTES_UNKNOWN) {

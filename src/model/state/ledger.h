@@ -17,11 +17,11 @@ struct mp_ledger_track {
     uint64_t peak_since_reset_bytes;           /* for memprof_stats() */
     uint64_t reserved_bytes;                   /* last reported by the allocator; MP_BYTES_UNKNOWN */
     uint64_t peak_reserved_bytes;              /* the highest of these reports; MP_BYTES_UNKNOWN */
-    /* The allocator's own total less the sum of its events should never change. Two differences are stored: the one
-     * that counts as right, once known, and the one that most of the last events have (mp_ledger_check_total()). */
+    /* The allocator's own total less the sum of its events should never change. Two differences are stored: the right
+     * one, once it is known, and the one of most of the last events (mp_ledger_check_total()). */
     bool total_known;
     uint64_t total_seen, total_difference, total_candidate, total_weight;
-    uint64_t total_off; /* events in a row that have another difference than the right one */
+    uint64_t total_off; /* number of events in a row with another difference than the right one */
 };
 
 struct mp_ledger {
@@ -52,8 +52,8 @@ struct mp_ledger {
  * MP_EVENT_NONE. */
 enum mp_status mp_ledger_alloc(struct mp_ledger *ledger, struct mp_event *event, struct mp_event *missed,
                                struct mp_error *error);
-/* A block ends: sets event->block and event->bytes. If the block's beginning was never seen, it gets a number of its
- * own and keeps event->bytes. *known is false then. */
+/* A block ends: sets event->block and event->bytes. A block whose begin was never seen gets a number of its own and
+ * keeps event->bytes; *known is then false. */
 enum mp_status mp_ledger_free(struct mp_ledger *ledger, struct mp_event *event, bool *known, struct mp_error *error);
 /* Sets a live block's size to event->bytes. */
 void mp_ledger_resize(struct mp_ledger *ledger, const struct mp_event *event);
@@ -63,7 +63,8 @@ struct mp_base_block *mp_ledger_at(const struct mp_ledger *ledger, uint16_t trac
 /* Checks the total that the allocator reported with the event just applied. `bytes` (signed): the event's change.
  * `total` MP_BYTES_UNKNOWN: no total was reported; the comparison starts anew with the next one. */
 void mp_ledger_check_total(struct mp_ledger *ledger, uint16_t track, int64_t bytes, uint64_t total);
-/* The number of events whose difference stayed wrong. Single ones do not count: threads may report out of order. */
+/* The number of events whose difference stayed wrong. Single events do not count, because threads may report out of
+ * order. */
 uint64_t mp_ledger_totals_wrong(const struct mp_ledger *ledger);
 
 struct mp_ledger_track *mp_ledger_track(struct mp_ledger *ledger, uint16_t track); /* NULL: no such number */

@@ -17,14 +17,14 @@ static struct mp_peak_site *site_of(struct mp_peak_sites *sites, uint16_t track,
     return site;
 }
 
-/* The present state is about to change: it is no longer the peak. */
+/* Called when the present state, which is the peak, is about to change. */
 static void leave_peak(struct mp_peak_track *track)
 {
     track->number += track->at_peak;
     track->at_peak = false;
 }
 
-/* Finds the site of a block that is about to change, and saves its sums if they are those of the peak. */
+/* Finds the site of a block that is about to change. Saves the site's sums if they are its sums at the peak. */
 static struct mp_peak_site *changing(struct mp_peak_sites *sites, const struct mp_base_block *block)
 {
     if (!mp_vec_extend(&sites->tracks, (size_t)block->track + 1)) return NULL;

@@ -149,7 +149,8 @@ enum mp_status mp_state_replay(struct mp_state *state, struct mp_event event, st
     if (event.type != MP_EVENT_ALLOC && event.type != MP_EVENT_FREE && event.type != MP_EVENT_RESIZE)
         return mp_state_take(state, &event, NULL, NULL, error);
     const struct mp_base_block *block = mp_ledger_at(ledger, event.track, event.address);
-    bool again = event.type == MP_EVENT_ALLOC && block && block->block == event.block; /* a base has listed it */
+    bool again = event.type == MP_EVENT_ALLOC && block && block->block == event.block; /* a base has already listed the
+                                                                                        * block */
     uint64_t next = ledger->next_block > event.block ? ledger->next_block : event.block + 1;
     ledger->next_block = event.block;
     enum mp_status status = again ? MP_OK : mp_state_take(state, &event, NULL, NULL, error);
@@ -177,7 +178,7 @@ static bool is_same(const struct mp_base_block *block, const struct mp_base_bloc
     return block && block->block == listed->block && block->bytes == listed->bytes;
 }
 
-/* A base is right even if events were lost: ends the live blocks that it does not list. */
+/* Ends the live blocks that a base does not list: the base is right even if events were lost. */
 static enum mp_status end_others(struct mp_state *state, struct mp_error *error)
 {
     struct mp_ledger *ledger = &state->ledger;
@@ -321,7 +322,7 @@ bool mp_state_settle(struct mp_state *state, uint64_t until_ns)
         struct mp_base_block *block = live(state, &slots, state->requests.at[i].block);
         if (block) block->request = state->requests.at[i].request;
     }
-    state->requests.count = 0; /* they follow their blocks */
+    state->requests.count = 0; /* dropped, because the blocks now have their requests */
     mp_map_free(&slots);
     return true;
 }

@@ -1,8 +1,8 @@
 /*
  * A recording's state while its events pass one after the other: live blocks, each track's level and peak, the step and
  * open regions, and the memory that allocators hold. The same object follows a running program and a file. A recorder's
- * events get their block numbers here; a file's events have numbers already. It can write its state into another file,
- * which continues from there. Memory is bounded by the live blocks and open regions. Pure except for writing; one
+ * events get their block numbers here; a file's events have numbers already. The state can be written into another
+ * file, which continues from there. Memory is bounded by the live blocks and open regions. Pure except for writing; one
  * thread at a time.
  */
 #pragma once
@@ -21,11 +21,11 @@ struct mp_state {
     struct mp_step_rule steps;
     struct mp_open_spans open;
     uint64_t events;     /* events taken so far, chunks' events included */
-    uint64_t time_ns;    /* of the last event or base */
+    uint64_t time_ns;    /* time of the last event or base */
     struct mp_past past; /* the time before the file; `steps` counts its steps, too */
 
-    /* The last event of some kinds: it stays in force until the next one. Its type is MP_EVENT_NONE if there was
-     * none. */
+    /* The last event of each of these kinds, which is in force until the next one. Its type is MP_EVENT_NONE if there
+     * was none. */
     MP_VEC(struct mp_event) reserved; /* by track */
     size_t reserved_count;            /* tracks that have such an event */
     struct mp_event window;
@@ -36,8 +36,8 @@ struct mp_state {
     struct mp_peak_sites sites;
 
     MP_VEC(struct mp_base_block) base;        /* the parts so far of a base that comes in several chunks */
-    MP_VEC(struct mp_label) labels;           /* not yet given to a block; its block may come later */
-    MP_VEC(struct mp_block_request) requests; /* not yet given to a block */
+    MP_VEC(struct mp_label) labels;           /* labels not yet given to a block; the block may come later */
+    MP_VEC(struct mp_block_request) requests; /* requests not yet given to a block */
     mp_state_text *text;
     const void *texts;
 };
@@ -55,7 +55,7 @@ static inline bool mp_state_is_boundary(unsigned type)
 {
     return type == MP_EVENT_STEP || type == MP_EVENT_REGION_BEGIN || type == MP_EVENT_REGION_END;
 }
-/* Takes such an event for a caller that must first know whether it begins a step (*begins). Do not pass it to
+/* Takes an event for which mp_state_is_boundary() is true; *begins: whether it begins a step. Do not pass it to
  * mp_state_take() again. Ignores other events. */
 enum mp_status mp_state_boundary(struct mp_state *state, const struct mp_event *event, bool *begins,
                                  struct mp_error *error);
@@ -66,7 +66,7 @@ enum mp_status mp_state_replay(struct mp_state *state, struct mp_event event, st
 enum mp_status mp_state_chunk(struct mp_state *state, const struct mp_chunk *chunk, bool *whole_base,
                               struct mp_error *error);
 /* Gives live blocks their requests, and their labels up to that time. Later labels, and labels of blocks that have not
- * come, keep waiting. Everything else is dropped. False if memory is short. */
+ * come, keep waiting. All others are dropped. False if memory is short. */
 bool mp_state_settle(struct mp_state *state, uint64_t until_ns);
 
 /* The number of events that mp_state_write() writes. */

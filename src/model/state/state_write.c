@@ -11,7 +11,7 @@ size_t mp_state_open_events(const struct mp_state *state)
            state->reserved_count;
 }
 
-/* How many of the events that write_lasting() repeats begin a step. */
+/* The number of steps that begin with events that write_lasting() repeats. */
 static uint64_t open_steps(struct mp_state *state)
 {
     struct mp_step_rule *rule = &state->steps;
