@@ -49,6 +49,25 @@ def follow_frameworks(api, after_import):
             after_import(name, lambda module, name=name: follow(name, module))
 
 
+def follow_ranks(api, after_import):
+    """Marks the rank in the default process group, which workers of torch.multiprocessing.spawn know as an argument
+    alone (src/base/member.h reads it)."""
+    mark, name = api["mark"], "_update_default_pg"  # called by that name wherever the group changes
+
+    def make(update):
+        def update_default_pg(group):
+            updated = update(group)
+            try:
+                mark(b"torch.distributed: rank %d of %d" % (group.rank(), group.size()))
+            except (AttributeError, TypeError, RuntimeError):  # there is no group any more
+                pass
+            return updated
+        return update_default_pg
+
+    after_import("torch.distributed.distributed_c10d",
+                 lambda module: replace(module, name, make) if name in vars(module) else None)
+
+
 def start(api, torch, optimizers, history):
     # The functions below may only use names from here: their globals are the class's own module.
     push, pop = api["region_push"], api["region_pop"]

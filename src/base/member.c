@@ -81,6 +81,18 @@ bool mp_member_is_helper(const struct mp_member *member)
     return helper_of(member->role) < HELPERS;
 }
 
+bool mp_member_take_mark(struct mp_member *member, const char *mark)
+{
+    unsigned rank, size;
+    bool own = mp_member_knows(member, MP_MEMBER_RANK) && !mp_member_is_helper(member);
+    if (own || sscanf(mark, "torch.distributed: rank %9u of %9u", &rank, &size) != 2 || rank >= size) return false;
+    member->known &= 1u << MP_MEMBER_PARENT;
+    mp_member_set(member, MP_MEMBER_RANK, rank);
+    mp_member_set(member, MP_MEMBER_WORLD_SIZE, size);
+    mp_member_text(member->role, "", 0);
+    return true;
+}
+
 const char *mp_member_counted(char to[MP_MEMBER_COUNTED], uint64_t count, const char *role)
 {
     size_t helper = helper_of(role);

@@ -60,5 +60,11 @@ struct mp_member mp_member_copy(const struct mp_member *from);
 /* True if the two have the same rank of the same job: one of them may have inherited the other's environment. */
 bool mp_member_same_rank(const struct mp_member *a, const struct mp_member *b);
 
+/* Takes the rank from a mark of the shim, made when a process joins its default process group:
+ * "torch.distributed: rank 1 of 4". It replaces the rank of a helper, which is that of its parent's launcher; the
+ * process is no helper then. False, and nothing happens, if it is no such mark, or a launcher gave the process itself a
+ * rank. */
+bool mp_member_take_mark(struct mp_member *member, const char *mark);
+
 /* True if the process works for another one, by one of the roles above, so it is not the rank itself. */
 bool mp_member_is_helper(const struct mp_member *member);

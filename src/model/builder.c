@@ -374,6 +374,10 @@ void mp_builder_finish(struct mp_builder *b, const struct mp_damage *damage, uin
         model->sums.at[i].end_bytes = b->levels.at[i].bytes;
         model->sums.at[i].end_blocks = b->levels.at[i].blocks;
     }
+    mp_vec_each (const uint32_t, noted, &model->noted)
+        if (model->events.type[*noted] == MP_EVENT_MARK)
+            mp_member_take_mark(&model->start.member,
+                                mp_model_text(model, model->notes.at[model->events.subject[*noted]].name));
     model->damage = *damage;
     model->file_bytes = file_bytes;
     uint64_t end = b->last_ns;

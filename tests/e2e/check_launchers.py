@@ -51,6 +51,21 @@ SPAWNED = textwrap.dedent("""
     sys.exit(max(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids))
 """)
 
+# One tensor before the process group: that one's file has its name before the rank is known.
+SPAWNED_RANKS = WORK + textwrap.dedent("""
+    import sys
+    import torch.distributed as dist, torch.multiprocessing as mp
+    def train(rank, ranks, port, early):
+        torch.set_num_threads(1)
+        kept = [torch.ones(10)] if early else []
+        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
+        dist.init_process_group("gloo", rank=rank, world_size=ranks)
+        kept += work(rank)
+        dist.destroy_process_group()
+    if __name__ == "__main__":
+        mp.start_processes(train, (2, sys.argv[2], len(sys.argv) > 3), nprocs=2, start_method=sys.argv[1])
+""")
+
 LOADER = WORK + textwrap.dedent("""
     from torch.utils.data import DataLoader, Dataset
     class Numbers(Dataset):
@@ -171,6 +186,33 @@ class Launchers(harness.TestCase):
         for name, info in files.items():
             self.assertEqual(name, f"run.{info['process']['pid']}.mp")
         self.assertEqual(sorted(info["process"]["role"] or "" for info in files.values()), ["", *["loader worker"] * 2])
+
+    def test_ranks_of_spawn(self):
+        """They know their rank as an argument alone. A name has it if nothing was recorded before the process group."""
+        program = self.script("spawn.py", SPAWNED_RANKS)
+        os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+        self.addCleanup(os.environ.pop, "GLOO_SOCKET_IFNAME")
+        for how, prefix in ((("spawn",), "rank"), (("fork", "early"), "worker")):
+            with socket.socket() as probe:
+                probe.bind(("127.0.0.1", 0))
+                port = str(probe.getsockname()[1])
+            files, said = self.record("%n.mp", program, how[0], port, *how[1:])
+            self.assertEqual(len(files), 2)
+            self.check_apart(files)
+            self.assertTrue(all(name.startswith(prefix) for name in files), files)
+            ranks = {info["process"]["rank"]: info for info in files.values()}
+            for rank in (0, 1):
+                self.check_member(ranks[rank], world_size=2, role=None)
+                self.assertGreaterEqual(self.allocs(ranks[rank]), 10 + rank)
+            self.assertIn(" of 2 (", said)
+            self.assertIn("1 more rank", said)
+            self.assertIn("2 ranks of ", harness.memprof("report", *(self.folder / name for name in files)).stdout)
+            name, = (name for name, info in files.items() if info is ranks[1])
+            harness.memprof("anonymize", self.folder / name, "-o", self.folder / "anonymous")
+            self.check_member(harness.answer("info", self.folder / "anonymous"), rank=1, world_size=2, role=None)
+            for each in self.folder.glob("*.mp"):
+                each.unlink()
+            (self.folder / "anonymous").unlink()
 
     def test_host_and_time(self):
         worker = self.script("rank.py", RANK)

@@ -224,8 +224,9 @@ void mp_recording_summarise(struct mp_recording *recording, struct mp_recording_
     summary->ends_early = recording->ends_early != 0;
     summary->lacks_processes = recording->lacks_processes != 0;
     summary->pid = recording->pid;
-    summary->member = mp_member_copy(&recording->spool.header->member);
-    summary->under_rank = recording->under_rank;
+    bool grouped = recording->group.known;
+    summary->member = grouped ? recording->group : mp_member_copy(&recording->spool.header->member);
+    summary->under_rank = recording->under_rank && !grouped;
     summary->how = recording->how;
     memcpy(summary->how_text, recording->how_text, sizeof summary->how_text);
     mp_program_name(recording->spool.header->command, sizeof recording->spool.header->command, summary->program);

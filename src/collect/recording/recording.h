@@ -264,6 +264,7 @@ struct mp_recording {
     int may_not_write;                           /* errno if the ended process itself had no right to make its files */
     bool under_rank;                             /* as in struct mp_recording_summary; the collector sets it at the
                                                   * end */
+    struct mp_member group;                      /* the member in its process group; nothing known: it joined none */
     struct mp_exit how;                          /* how the process ended; when a file is read back: the end that it
                                                   * gives */
     char how_text[96];

@@ -58,6 +58,7 @@ void mp_recording_find_role(struct mp_recording *recording)
     const struct mp_wire_frame *frames = mp_spool_entries(recording->spool.header, MP_TABLE_FRAMES);
     const struct mp_wire_node *nodes = mp_spool_entries(recording->spool.header, MP_TABLE_NODES);
     size_t best = WORKERS;
+    if (mp_member_same_rank(member, &recording->group)) return;
     /* The last matching row counts: a pool's worker also has the frame that every worker has. */
     for (uint64_t i = 1; i < tables->seen[MP_TABLE_NODES] && i < NODES_MOST; i++) {
         uint32_t frame = nodes[i].frame;

@@ -209,6 +209,17 @@ static enum mp_status take_aside(struct mp_recording *recording, const struct mp
     return kept || aside.kind >= MP_ASIDE_KINDS ? MP_OK : mp_fail(error, MP_NO_MEMORY, "out of memory for settings");
 }
 
+/* The rank in the process group is known for the file's name only if no event came before: else the name would depend
+ * on when the collector looks. */
+static void take_rank(struct mp_recording *recording, const struct mp_event *event)
+{
+    struct mp_member *now = &recording->spool.header->member, member = mp_member_copy(now);
+    const char *mark = mp_intern_get(&recording->tables.strings, event->name, NULL);
+    if (recording->group.known || !mp_member_take_mark(&member, mark)) return;
+    recording->group = member;
+    if (!recording->pending.count && !recording->writer) *now = member;
+}
+
 static enum mp_status take_event(struct mp_recording *recording, uint32_t ring, const struct mp_record *record,
                                  struct mp_event *event, struct mp_error *error)
 {
@@ -225,7 +236,9 @@ static enum mp_status take_event(struct mp_recording *recording, uint32_t ring, 
     case MP_EVENT_STEP:
     case MP_EVENT_REGION_BEGIN:
     case MP_EVENT_REGION_END:
+        return keep(recording, event, error);
     case MP_EVENT_MARK:
+        take_rank(recording, event);
         return keep(recording, event, error);
     case MP_EVENT_START:
     case MP_EVENT_STOP:

@@ -201,4 +201,37 @@ START_TEST(processes_are_read)
     ck_assert_uint_eq(member.known, 0);
 }
 
-MP_SUITE("membership", each_launcher_is_understood, variables_that_lie, the_nearest_launcher_counts, processes_are_read)
+/* The shim marks the rank in the default process group. It counts for a helper, and where no launcher gave a rank. */
+START_TEST(a_process_group_gives_a_rank)
+{
+    static const char mark[] = "torch.distributed: rank 2 of 4";
+    static const struct {
+        struct mp_environment own;
+        const char *role, *mark;
+        struct wanted wanted;
+    } cases[] = {
+        {ENVIRONMENT(""), MP_ROLE_WORKER, mark, {{2, NO, 4, NO}, "", ""}},
+        {ENVIRONMENT("SLURM_PROCID=0\0SLURM_NTASKS=1\0SLURM_JOB_ID=812"),
+         MP_ROLE_WORKER,
+         mark,
+         {{2, NO, 4, NO}, "", "812"}},
+        {ENVIRONMENT(""), "", mark, {{2, NO, 4, NO}, "", ""}},
+        {ENVIRONMENT("RANK=5\0WORLD_SIZE=8"), "", mark, {{5, NO, 8, NO}, "", ""}},
+        {ENVIRONMENT(""), MP_ROLE_WORKER, "torch.distributed: rank 4 of 4", {{NO, NO, NO, NO}, MP_ROLE_WORKER, ""}},
+        {ENVIRONMENT(""), MP_ROLE_WORKER, "rank 2 of 4", {{NO, NO, NO, NO}, MP_ROLE_WORKER, ""}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct mp_member member;
+        mp_membership_of_environment(&cases[i].own, NULL, 0, &member);
+        mp_member_text(member.role, cases[i].role, strlen(cases[i].role));
+        mp_member_set(&member, MP_MEMBER_PARENT, 7);
+        bool before = mp_member_is_helper(&member) || !mp_member_knows(&member, MP_MEMBER_RANK);
+        ck_assert_int_eq(mp_member_take_mark(&member, cases[i].mark), before && cases[i].mark == mark);
+        check(&member, &cases[i].wanted);
+        ck_assert_uint_eq(mp_member_number(&member, MP_MEMBER_PARENT), 7);
+        ck_assert(!mp_member_take_mark(&member, "torch.distributed: rank 0 of 1") || cases[i].mark != mark);
+    }
+}
+
+MP_SUITE("membership", a_process_group_gives_a_rank, each_launcher_is_understood, variables_that_lie,
+         the_nearest_launcher_counts, processes_are_read)

@@ -21,7 +21,7 @@ shim = importlib.import_module("libmemprof_torch")
 FILES = ("compiled", "history", "modules", "optimizers", "regions", "roles")
 part = {name: importlib.import_module("libmemprof_torch." + name) for name in FILES}
 CALLS = ("shim", "label", "torch_history", "module_name", "module_code", "module_ask", "torch_step", "region_push",
-         "region_pop")
+         "region_pop", "mark")
 PARAMETER, GRADIENT, STATE, BUFFER = 1, 2, 3, 4
 
 

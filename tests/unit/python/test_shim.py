@@ -29,7 +29,7 @@ class Starting(ShimCase):
         self.assertEqual(told[1], ("module_code", id(code)))
         self.assertEqual(set(shim.parts), {"api", "labels", "history", "names"})
         self.assertIsNone(shim.parts["history"])  # this torch is without CUDA
-        self.assertEqual([name for name, _ in self.wanted], ["torch._dynamo.eval_frame"])
+        self.assertEqual([name for name, _ in self.wanted], ["torch._dynamo.eval_frame", "torch.distributed.distributed_c10d"])
 
     def test_once_in_a_process(self):
         self.start()
@@ -532,10 +532,26 @@ class Steps(ShimCase):
         self.assertEqual(self.take(), [("region_push", b"evaluate"), ("region_pop",)])
         self.assertEqual((Trainer.evaluation_loop.__doc__, Trainer.evaluation_loop.__name__), ("How.", "evaluation_loop"))
 
+    def test_ranks(self):
+        """Each default process group that a process joins is marked; it leaves one as before."""
+        self.start()
+        (name, follow), = ((name, then) for name, then in self.wanted if name.startswith("torch.distributed"))
+        self.assertEqual(name, "torch.distributed.distributed_c10d")
+        group, joined = types.SimpleNamespace(rank=lambda: 1, size=lambda: 4), []
+        module = types.ModuleType(name)
+        exec("def _update_default_pg(group):\n    joined.append(group)\n    return len(joined)\n"  # noqa: S102
+             "def join(group):\n    return _update_default_pg(group)\n", vars(module))
+        module.joined = joined
+        follow(types.ModuleType(name))  # a version without that function
+        follow(module)
+        self.assertEqual((module.join(group), module.join(None)), (1, 2))
+        self.assertEqual(joined, [group, None])
+        self.assertEqual(self.take(), [("mark", b"torch.distributed: rank 1 of 4")])
+
     def compiled(self):
         """The hook that Dynamo calls before what it compiled."""
         self.start()
-        (_, follow), = self.wanted
+        follow = dict(self.wanted)["torch._dynamo.eval_frame"]
 
         class OptimizeContext:
             def __init__(self, how, hooks):
