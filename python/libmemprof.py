@@ -37,7 +37,8 @@ def _bind():
     class CStats(ctypes.Structure):
         _fields_ = [(field, ctypes.c_uint64) for field in Stats._fields]
 
-    # Cheap functions keep the GIL: releasing and taking it again would cost more than they do, and could block.
+    # Cheap functions keep the GIL. Releasing it and taking it again would cost more than the functions themselves, and
+    # could block.
     cheap, slow, text = ctypes.PYFUNCTYPE, ctypes.CFUNCTYPE, ctypes.c_char_p
     entries = [
         ("active", cheap(ctypes.c_int)),
@@ -124,8 +125,8 @@ class region:
     """A named span of this thread: a context manager, or a decorator of functions.
 
     A decorator without a name uses the function's name. Decorated generators and `async` functions are in the region
-    while they run, but not while they wait, when other tasks of the thread run. A `with` block in an `async` function
-    must therefore not contain an `await`.
+    while they run. They are not while they wait, because other tasks of the thread may run then. So a `with` block in
+    an `async` function must not contain an `await`.
     """
 
     __slots__ = ("_name",)
@@ -171,7 +172,7 @@ def _decorate(function, name):
 
 
 def _run_in_region(name, inner):
-    """A generator that does what `inner` (a generator or coroutine) does, in the region whenever `inner` runs."""
+    """A generator that runs `inner` (a generator or coroutine), each time in the region."""
     resume, value = inner.send, None
     while True:
         _push(name)
@@ -250,7 +251,7 @@ def peak(track=None):
 
 
 def reset_peak(track=None):
-    """Begins the peak of the track (default: of all tracks) anew, at the live bytes."""
+    """Starts the peak of the track (default: of all tracks) again from the live bytes."""
     if "reset_peak" in _api:
         _api["reset_peak"](None if track is None else _encode(track))
 

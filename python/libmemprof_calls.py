@@ -1,6 +1,6 @@
 """Tells the recorder when calls of the function of --step-at begin: from Python 3.12 on, Python itself reports them.
 
-Started by python/start/sitecustomize.py. Other code is looked at once, and costs nothing afterwards. Needs only the
+Started by python/start/sitecustomize.py. Other code is checked once, and costs nothing afterwards. Needs only the
 standard library.
 """
 
@@ -25,7 +25,7 @@ def start(function):
     codes = {}  # the functions that were called, by id: all that the name means
 
     def starts(code, _):
-        # Calls no function of Python's: near the limit of recursion, it then needs one frame and not two.
+        # Calls no Python function, so that it needs only one frame near the limit of recursion.
         named, path = code.co_qualname, code.co_filename
         if not ("." + named).endswith(end) and not (
                 of_optimizers and named.endswith(".step") and "torch/optim/" in path

@@ -1,7 +1,7 @@
 """The changes of `memprof plan` in a PyTorch program. The program runs on the stand-in GPU.
 
-Random values of CPU tensors are not made: nobody reads them, and they would take minutes and much memory. With one rank
-of many (MEMPROF_PLAN_WORLD), collectives return at once. Started by python/start/sitecustomize.py.
+Tensors on the CPU get no random values: nobody reads them, and making them would take minutes and much memory. With one
+rank of many (MEMPROF_PLAN_WORLD), collectives return at once. Started by python/start/sitecustomize.py.
 
 The recorder leaves frames of these files out of stacks (src/capture/stack/stack.c).
 """

@@ -1,4 +1,5 @@
-"""Many ranks without their GPUs: collectives transfer nothing. Answers that decide sizes on the host are made here."""
+"""Many ranks without their GPUs: collectives transfer nothing. This module makes up answers that decide sizes on the
+host."""
 
 import datetime
 import functools
@@ -21,8 +22,8 @@ def be_alone(distributed, rank, world):
     begin = distributed.init_process_group
 
     def init_process_group(backend=None, *arguments, **named):
-        """Requests to other ranks are answered at once. For the CPU's collectives, PyTorch's own ones without effect
-        are used."""
+        """Requests to other ranks are answered at once. Collectives on the CPU use PyTorch's own backend without
+        effect."""
         from torch.testing._internal.distributed import fake_pg  # registers the backend "fake"
         for name in ("init_method", "store", "rank", "world_size"):
             named.pop(name, None)
@@ -57,8 +58,8 @@ def _let_groups_be_alone(distributed):
 
 def _carry_objects(distributed, rank):
     """Objects that one rank sends to another, such as stages of a pipeline. `memprof plan --rank all` keeps the objects
-    of planned ranks in a folder. Without them, the last object that this rank sent is received. Without that, the
-    object is unknown."""
+    of planned ranks in a folder. Without them, a rank receives the last object that it sent itself. If it has sent
+    none, the object is unknown."""
     folder, sent, counts = os.environ.get("MEMPROF_PLAN_MESSAGES"), [], {}
 
     def path_of(source, to):
@@ -90,8 +91,8 @@ def _carry_objects(distributed, rank):
 
 
 def follow_stages(stage):
-    """Reports the ranks of this pipeline to `memprof plan --rank all`. The next stage is not planned yet. It would send
-    gradients with the shapes of this stage's outputs."""
+    """Reports the ranks of this pipeline to `memprof plan --rank all`. The next stage is not planned yet, but its
+    gradients would have the shapes of this stage's outputs."""
     folder, base = os.environ.get("MEMPROF_PLAN_MESSAGES"), stage._PipelineStageBase
     kind, begin = stage.PipelineStage, base.__init__
     receive, send = getattr(kind, "_recv_meta", None), getattr(kind, "_send_meta", None)
@@ -169,8 +170,8 @@ def Store(distributed):
 
 
 def answer_objects(distributed, alone):
-    """Collectives of Python objects over NCCL: between processes by the group's store. With one process, the other
-    ranks have this rank's objects."""
+    """Collectives of Python objects over NCCL. Several processes exchange them through the group's store. With one
+    process, the other ranks have this rank's objects."""
     def exchange(call, own):
         return _exchange(distributed, call.get("group"), own, alone)
 

@@ -123,7 +123,7 @@ def _set_up(arguments, engine, model, method="__post_init__"):
     _tell_version(engine)
 
 
-# One sentence in place of a page from vLLM, with what to do.
+# One sentence in place of a page from vLLM, with advice.
 EXPLAINED = (
     (r"architecture", "the engine does not know the architecture that the model's config.json names; a newer version may"),
     (r"World size \((\d+)\).* larger than the number of available GPUs",
@@ -165,7 +165,7 @@ def _value(text):
 
 
 def _leave_out_sampler():
-    """At its first use, FlashInfer would compile its sampler with nvcc, for minutes."""
+    """FlashInfer would compile its sampler with nvcc at its first use, which takes minutes."""
     name = "VLLM_USE_FLASHINFER_SAMPLER"
     if name not in os.environ:
         os.environ[name] = "0"
@@ -173,7 +173,7 @@ def _leave_out_sampler():
 
 
 def _wait_for_ranks(module):
-    """Its ranks send each other descriptors once all have come, and the stand-in of NCCL waits for nobody."""
+    """Ranks send each other descriptors once all have come, but the stand-in of NCCL waits for nobody."""
     module.TorchDistBackend.barrier = lambda self: self.allgather(None) and None
 
 

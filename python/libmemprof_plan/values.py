@@ -1,5 +1,4 @@
-"""Values that the host itself put on the device, under `memprof plan`: the CPU carries them along and computes with
-them.
+"""Under `memprof plan`, follows values that the host itself put on the device: the CPU computes with them.
 
 Kernels of the stand-in GPU compute nothing. But programs decide by values that need no GPU: a mask of ones, a count
 from `torch.full`, a tensor copied from the host. A storage on the device whose contents follow from the host has a
@@ -7,8 +6,8 @@ shadow in the host's memory. An operator with only known tensors also runs on th
 writes to a tensor ends its shadow. If the program reads such a tensor, the driver returns the shadow's value, and the
 plan does not count it as guessed.
 
-The dispatcher calls this for each of these operators, through a key that PyTorch leaves free. A TorchDispatchMode would
-not do: under one, backward formulas avoid in-place operators, so memory would differ.
+The dispatcher calls this module for the followed operators, through a key that PyTorch leaves free. A TorchDispatchMode
+would be no replacement: under a mode, backward formulas avoid in-place operators, so memory would differ.
 """
 
 import contextlib
@@ -37,7 +36,7 @@ COMPUTED = set("""
     searchsorted bucketize tril triu diff scatter scatter_add scatter_reduce masked_fill masked_scatter index_fill
     index_add index_copy index_put constant_pad_nd pad isclose equal is_nonzero item _local_scalar_dense to _to_copy
     clone contiguous copy fill zero reshape flatten ravel""".split())
-# True: an operand that is true everywhere decides the result; False: one that is zero everywhere does.
+# True: an operand that is true everywhere decides the result. False: an operand that is zero everywhere does.
 DECIDES = {"bitwise_or": True, "logical_or": True, "__or__": True, "bitwise_and": False, "logical_and": False,
            "__and__": False, "mul": False, "multiply": False}
 ASKED_OFTEN = 1000
@@ -54,7 +53,7 @@ COUNTS = {
     "unique_dim": lambda result: result[0].shape[0],
     "unique_consecutive": lambda result: result[0].shape[0],
 }
-# In place, but only for the tensor itself: its values stay.
+# In-place operators that change only the tensor itself: its values stay.
 SHAPES = set("detach_ requires_grad_ t_ transpose_ swapaxes_ swapdims_ squeeze_ unsqueeze_ as_strided_ set_".split())
 MASKED = {"index", "index_put", "index_put_", "_index_put_impl_", "masked_select"}
 
@@ -64,7 +63,7 @@ def _base(name):
 
 
 class _Shadows:
-    """By storage. A weak reference shows whether an address still belongs to the same storage."""
+    """Shadows by storage. A weak reference shows whether an address still belongs to the same storage."""
 
     def __init__(self, torch):
         self.torch = torch
@@ -73,12 +72,13 @@ class _Shadows:
         self.here = threading.local()
 
     def is_gradient(self, tensor):
-        """Must not be looked at: from PyTorch 2.10 on, Python's object of a storage counts as an owner. Autograd would
-        then add to a copy of a gradient, not in place."""
+        """Its storage must not become a Python object: from PyTorch 2.10 on, this object counts as an owner. Autograd
+        would then add to a copy of a gradient, not in place."""
         return tensor.is_floating_point() and self.here.backward
 
     def look_where(self):
-        """Before an operator. A recomputed part of a checkpoint has its own graph, which is no backward here."""
+        """Called before an operator. A recomputed part of a checkpoint has its own graph, which does not count as
+        backward here."""
         self.here.backward = not self.torch.is_grad_enabled() and self.torch._C._current_graph_task_id() != -1
 
     def bytes_of(self, tensor):
@@ -119,7 +119,7 @@ class _Shadows:
         return self.view(tensor)
 
     def renew(self, tensor):
-        """The tensor was written to; its shadow will be written, too."""
+        """The tensor was written to. The same will be written to its shadow."""
         address = tensor.untyped_storage()._cdata
         self.of[address] = (*self.of[address][:2], self.version_of(tensor))
 
@@ -237,7 +237,7 @@ class _Follower:
         return self.on_device([arguments[i] if i < len(arguments) else named.get(name) for i, name in places])
 
     def is_idle(self):
-        """Another mode would see the computations here, or tensors are wrapped."""
+        """True if another mode would see the computations here, or if tensors are wrapped."""
         return self.torch._C._len_torch_dispatch_stack() or self.torch._C._functorch.peek_interpreter_stack() is not None
 
     # ---- an operator ----
@@ -328,8 +328,8 @@ class _Follower:
         return result if isinstance(result, (list, tuple)) else [result]
 
     def decided(self, base, arguments):
-        """Decided by one operand alone: with a true one the result is true, with a false one false, whatever the other
-        is."""
+        """One operand alone may decide the result: if it is true (for a false one: false), the other does not
+        matter."""
         if base not in DECIDES or not all(isinstance(one, self.torch.Tensor) for one in arguments[:2]):
             return None
         for one in arguments[:2]:
@@ -376,7 +376,7 @@ class _Follower:
     # ---- answers for the driver ----
 
     def count_mask(self, name, arguments):
-        """Needs only the mask: the elements that it selects from may be unknown."""
+        """Needs only the mask: the selected elements may be unknown."""
         masks = arguments[1] if name != "masked_select" else [arguments[1]]
         masks = [one for one in masks if one is not None and one.dtype is self.torch.bool]
         if len(masks) == 1 and masks[0].is_cuda:
@@ -386,7 +386,7 @@ class _Follower:
             self.give(self.torch.count_nonzero(shadow))
 
     def count_question(self):
-        """A loop may wait for a value that never comes: the line is named once."""
+        """A loop may wait for a value that never comes. So its line is named, once."""
         frame = sys._getframe(2)
         while frame.f_back and frame.f_code.co_filename.startswith(OURS):
             frame = frame.f_back
@@ -428,7 +428,7 @@ class _Follower:
 
 
 def start(torch, after_import):
-    """Without a feature of PyTorch's that this needs, nothing is followed, and values are guessed as before."""
+    """If PyTorch lacks a feature that this needs, nothing is followed, and values are guessed."""
     driver = ctypes.CDLL("libcuda.so.1").softgpu_answer
     driver.argtypes, driver.restype = [ctypes.c_void_p, ctypes.c_size_t], None
     follower = _Follower(torch, driver)

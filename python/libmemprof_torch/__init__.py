@@ -66,7 +66,7 @@ def complain(api, part, trouble):
 
 
 def is_of_signal(trouble):
-    """True if the program's own signal handler raised it while Python ran the shim."""
+    """True if the program's own signal handler raised the exception while Python ran the shim."""
     import signal
 
     handlers = []

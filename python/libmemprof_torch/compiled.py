@@ -1,5 +1,5 @@
-"""Steps of optimizers within code of torch.compile, which enters no region. PyTorch counts up a parameter's version
-with every change. The versions of the first parameters are compared before and after each call."""
+"""Finds steps of optimizers within code of torch.compile, which enters no region. PyTorch increments a parameter's
+version with every change. So the versions of the first parameters are compared before and after each call."""
 
 from libmemprof_torch import replace
 

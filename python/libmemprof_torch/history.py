@@ -4,8 +4,8 @@ collector joins them to the recorded blocks.
 It begins when the program has initialized CUDA, unless the program records its own history. It is hidden from the
 program: torch answers as if it were off, and the program's own history replaces it. The shim reads and empties
 PyTorch's ring after regions and steps, at the program's end, and for a snapshot that the program asks for. Readings
-take at most a part of the time (SHARE). On request that part is larger, if the ring would overflow otherwise. If the
-ring has lost an allocation by then, only a block that still lives is known.
+take at most a part of the time (SHARE). On request the part is larger, if the ring would overflow otherwise. If the
+ring has lost an allocation by the next reading, the request is known only for a block that still lives.
 """
 
 import array
@@ -83,8 +83,8 @@ class History:
         return ".".join(str(self._torch.__version__).split(".")[:2]) in PROVEN
 
     def _start(self):
-        # Imported neither at the start of every program nor at the first use, which may be in a weak reference's
-        # callback, in the middle of an import.
+        # Imported when the history begins: not at the start of every program, and not at the first use, which may come
+        # in a weak reference's callback, in the middle of an import.
         import json
         self._json = json.dumps
         # Only functions of torch that select no device: selecting one would make a context on a device that the program
@@ -95,7 +95,7 @@ class History:
             raise RuntimeError(f"torch {self._torch.__version__} records none without stacks")
         self._named = {"context": None, "stacks": "python"}
         # The callback that PyTorch runs at each record_function belongs to the thread that first turned it on. No other
-        # thread can remove it, so it stays. A callback for all threads can be removed by any thread.
+        # thread can remove it, so it stays. Callbacks for all threads are different: any thread can remove them.
         more = {"skip_actions": WITHOUT, "clear_history": True, "global_record_annotations": True}
         self._named.update((name, value) for name, value in more.items() if name in parameters)
         self._hide()
@@ -198,7 +198,7 @@ class History:
         return record_memory_history
 
     def _without_ours(self, snapshot, arguments):
-        """The program's own look must not have the shim's entries, so these are read first."""
+        """The program's own snapshot must not have the shim's entries, so these are read first."""
         if not self._on:
             return snapshot(*arguments)
         if self._pid != os.getpid():  # a forked child, in which nothing of CUDA is to be touched
@@ -235,13 +235,13 @@ class History:
             self._lock.release()
 
     def pool_ended(self):
-        """The next look is a reading, as long as early readings take at most a part of the time."""
+        """The next check reads the ring, as long as early readings take at most a part of the time."""
         self._due = True
         if self._may_be_early():
             self._next_ns = 0
 
     def before_loss(self):
-        """Segments of an ended pool may go: this also asks for a reading."""
+        """Segments of an ended pool may go, so this also asks for a reading."""
         if self._due:
             self._read_before_loss()
 
@@ -283,7 +283,7 @@ class History:
         moment, offset = _clocks()
         if not self._on:
             self._turn_on()
-        # Each look at the segments would add an entry to the program's own history.
+        # Each reading of the segments would add an entry to the program's own history.
         if not self._on:
             self._next_ns = begun + READ_NS
             return
@@ -337,8 +337,8 @@ class History:
 
     def _fit(self, snapshot, took):
         """The ring gets as many entries as can be read in READ_NS of a processor. A busy machine needs no more
-        processor time, and a smaller ring would only lose more. One slow reading does not shrink it either: the first
-        ones are several times slower."""
+        processor time, and a smaller ring would only lose more. One slow reading does not shrink the ring either,
+        because the first readings are several times slower."""
         things = sum(len(trace) for trace in snapshot["device_traces"]) + len(snapshot.get("external_annotations", ()))
         things += sum(len(segment["blocks"]) for segment in snapshot["segments"])
         if things >= ENTRIES_LEAST:
@@ -355,8 +355,8 @@ def _setting(key, value):
 
 
 def _clocks():
-    """The current time, and the difference to PyTorch's times. The closest of several looks counts, since the thread
-    may lose its processor between two clocks."""
+    """The current time, and the difference to PyTorch's times. The closest of several pairs of readings counts, since
+    the thread may lose its processor between two clocks."""
     looks = []
     for _ in range(5):
         before, theirs, after = time.monotonic_ns(), time.time_ns(), time.monotonic_ns()

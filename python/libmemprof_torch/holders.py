@@ -1,8 +1,8 @@
 """Finds the holders of memory. A walk goes from roots (names of modules, locals of frames, running code) down to the
 tensors that use storages. It also follows graphs of autograd to the tensors that their nodes have saved.
 
-The walk is breadth first, from the program's own names. It thus first meets the shortest path that a person would
-write, and never most of Python's and torch's own objects. From tensors that it did not reach, it climbs up, with few
+The walk is breadth first, from the program's own names. So it first meets the shortest path that a person would write.
+It never meets most of Python's and torch's own objects. From tensors that it did not reach, it climbs up, with few
 calls of gc.get_referrers. It runs no code of the program: it reads attributes past their class, and calls no repr. It
 keeps nothing alive, and leaves Python's collector as it was. holders_names.py makes the texts.
 
@@ -26,8 +26,8 @@ from libmemprof_torch import holders_filled, holders_graphs as graphs, holders_i
 from libmemprof_torch.holders_names import Edge, mro_of, type_name
 
 BUDGET_NS = 200_000_000
-# Shares of it after which the search for tensors, the walk, the climb and the naming end. The rest is for freeing the
-# look's own objects.
+# Shares of the budget after which the search for tensors, the walk, the climb and the naming end. The rest is for
+# freeing the look's own objects.
 FIND_PERCENT, WALK_PERCENT, CLIMB_PERCENT, NAME_PERCENT = 25, 70, 80, 90
 WALL = 25  # a machine with many others is slow for us, too
 OBJECTS_MOST = 3_000_000
@@ -40,7 +40,7 @@ CLIMB_AS_ONE = 16  # so many objects add at most as much to a call as it takes f
 CLIMB_MOST = 500  # objects above one
 HEAD_START = 8  # levels that one frame's locals are walked before those of the frame that it calls: four attributes
 
-# They refer to nothing that could hold a tensor.
+# Objects of these classes refer to nothing that could hold a tensor.
 PLAIN = {int, float, complex, bool, str, bytes, bytearray, type(None), type(...), type(NotImplemented), types.CodeType, range,
          slice, types.BuiltinFunctionType, types.GetSetDescriptorType, types.MemberDescriptorType,
          types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType, types.ModuleType}
@@ -52,8 +52,8 @@ PARTS = {"torch.sparse_coo": ("_indices", "_values"), "torch.sparse_csr": ROWS, 
 
 
 class _Spent:
-    """The time of a look: the thread's own, which a busy machine does not change. The look also ends when WALL times as
-    much has passed."""
+    """The time of a look. The thread's own time counts, which a busy machine does not change. The look also ends when
+    WALL times as much time has passed."""
 
     def __init__(self):
         self._own, self._all = time.thread_time_ns(), time.perf_counter_ns()
@@ -168,8 +168,8 @@ class Look:
         return found
 
     def _find_lines(self, found):
-        """The lines that fill the containers with most bytes. A line without time to look for it is no missing holder:
-        the look still counts as complete."""
+        """The lines that fill the containers with most bytes. If there is no time to find a line, the look still counts
+        as complete."""
         def is_late():
             return self._spent() >= self._until
 
@@ -184,13 +184,13 @@ class Look:
             holder.container = None  # it has classes of the program
 
     def _may_climb(self):
-        """If the walk had no time left, a few calls here still find more than a longer walk."""
+        """Even if the walk had no time left, a few calls here find more than a longer walk."""
         self._until = self._budget_ns * CLIMB_PERCENT // 100
         return bool(self._left)
 
     def _made_since(self):
-        """The addresses of objects made since the look began; None: a collection in another thread has moved that
-        border."""
+        """The addresses of objects made since the look began. None: a collection in another thread has moved them among
+        older objects."""
         found = set()
         for each in reversed(gc.get_objects(0)):
             if each is self._marker:
@@ -250,8 +250,8 @@ class Look:
         return sum(each == address for each in self._tensors.values()) == 1
 
     def is_listed(self, found):
-        """True if it is in the list of all objects, which is one more reference. The list is as it was when the look
-        began, so one answer holds for all later objects."""
+        """True if the object is in the list of all objects, which is one more reference to it. The list is from the
+        begin of the look, so objects made later are not in it."""
         if not gc.is_tracked(found):
             return False
         if self._made is None:
@@ -276,7 +276,7 @@ class Look:
     # ---- tensors
 
     def kind_of(self, cls):
-        """How objects of a class are visited; "" for all that have no way of their own. "opaque" is a tensor whose
+        """How objects of a class are visited; "" for classes without a way of their own. "opaque" is a tensor whose
         address only code of the program gives. "script" is a module of TorchScript. "generator" is also a coroutine."""
         kind = self._kinds.get(cls)
         if kind is None:
@@ -307,8 +307,8 @@ class Look:
         return kind
 
     def _find_tensors(self):
-        """All tensors with Python objects, and the addresses of those whose holder is wanted. Storages are asked only
-        when the walk meets them: C++ alone may hold one, and may free it meanwhile."""
+        """All tensors with Python objects, and the addresses of those whose holder is wanted. Storages are read only
+        when the walk meets them: C++ alone may hold a storage, and may free it meanwhile."""
         tensor_types = {cls for cls in set(map(type, self._objects)) if self.kind_of(cls) in ("tensor", "storage")}
         self._tensors, self._found, self._left = {}, [], set()
         self._tensor_types = tensor_types
@@ -347,8 +347,8 @@ class Look:
         return [(address, found, None)] if address else self._parts_of(found)
 
     def _address_of_storage(self, storage):
-        """0: none. A storage of the meta device, such as a FakeTensor's, has no memory, and PyTorch warns on stderr if
-        it is asked for its address."""
+        """0: none. A storage on the meta device, such as a FakeTensor's, has no memory: PyTorch warns on stderr if
+        somebody reads its address."""
         base = self.torch._C.StorageBase
         try:
             return 0 if base.device.__get__(storage).type == "meta" else base.data_ptr(storage)
@@ -397,8 +397,8 @@ class Look:
 
     def _roots(self):
         """Tiers of groups of (object, edge): the program's own first, then other packages', then Python's and torch's
-        own. A group waits for the one before: an object that a function passes on or names again belongs to the caller
-        that owns it."""
+        own. A group waits for the previous one: an object that a function passes on or names again belongs to the
+        caller that owns it."""
         tiers = ([[]], [[]], [[]])
         modules = naming.modules()
         for name, module, namespace, tier in modules:  # never met by the way: each is named at its own turn
@@ -557,7 +557,7 @@ class Look:
                 self._push(value, at, Edge("attribute", name))
 
     def _visit_array(self, array, at):
-        """Of numpy. The collector does not see the objects in an array of objects."""
+        """For arrays of numpy: Python's collector does not see the objects in an array of objects."""
         members = naming.dict_of_type(naming.array_type(mro_of(type(array))))
         self._push(members["base"].__get__(array), at, Edge("attribute", "base"))
         if members["dtype"].__get__(array).kind != "O":
@@ -599,8 +599,9 @@ class Look:
     # ---- up from tensors that were not reached
 
     def _climb(self):
-        """Storages that no root leads to. The walk had no time for them, they are in a cycle that is not collected yet,
-        or code outside of Python holds them. If several tensors share a storage, one climbs at a time."""
+        """Handles storages that no root leads to. Either the walk had no time for them, or they are in a cycle that is
+        not collected yet, or code outside of Python holds them. If several tensors share a storage, one climbs at a
+        time."""
         was_whole, self._alone = self.complete, []
         for found in self._found:
             if self._seen.get(id(found), -1) >= 0:  # met, and not visited in time
@@ -617,7 +618,7 @@ class Look:
                     climbs[address] = _Climb(found)
             waiting = later
             self._climb_together(climbs, was_whole)
-        # The graph of a tensor that was found meanwhile may keep these, as the graph of a younger one keeps older ones.
+        # The graph of a tensor that was found meanwhile may hold these: the graph of a younger tensor holds older ones.
         for climb in sorted(reversed(self._alone), key=lambda climb: self.base.is_leaf.__get__(climb.group[0])):
             if self._tensors[id(climb.group[0])] in self._left and not self.out_of_time():
                 self._settle(climb, True)
@@ -633,8 +634,8 @@ class Look:
         return 0 if self.out_of_time() else count
 
     def _climb_together(self, climbs, was_whole):
-        """All of them climb level by level. A top that one has reached is visited before the next level, as others may
-        be below it."""
+        """All tensors climb level by level. A top that one of them has reached is visited before the next level,
+        because other tensors may be below it."""
         known = {}  # referrers by the address of an object
         while True:
             climbs = {address: climb for address, climb in climbs.items()
@@ -711,8 +712,8 @@ class Look:
             self._top(naming.telling(group), Edge("cycle", naming.cycle_text(group), None, whole))
 
     def _saved_in_own_graph(self, tensor):
-        """The name under which a node of a tensor's own graph keeps that very tensor, such as a value that a hook
-        packed; None: no node does."""
+        """The name under which a node of a tensor's own graph holds this very tensor, such as a value that a hook
+        packed; None: no node holds it."""
         if self.kind_of(type(tensor)) != "tensor" or not self._may_read_graph or self.base.is_leaf.__get__(tensor) or \
                 not graphs.has_settled_graph(self.base, tensor):
             return None

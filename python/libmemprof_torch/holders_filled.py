@@ -1,6 +1,6 @@
 """The line that fills a container: the program's only line that stores an entry under the container's name. For an
-attribute, only code of its owner's classes counts, since other classes may have an attribute of that name. With several
-such lines, or none that can be seen, the line is unknown. Code is read, never run.
+attribute, only code of its owner's classes counts, since other classes may have an attribute of that name. If several
+lines store entries, or none is visible, the line is unknown. Code is read, never run.
 """
 
 import bisect
@@ -40,7 +40,7 @@ def _codes_that_import():
         frame = frame.f_back
 
 
-# When a module has run, nothing refers to its code, and a look at the end would not see what it filled. Code keeps only
+# When a module has run, nothing refers to its code, so a look at the end could not read it. Holding the code keeps only
 # constants alive.
 _IMPORTERS = list(_codes_that_import())
 
@@ -84,7 +84,7 @@ class Filled:
 
 
 def _is_in(code, function):
-    """It, or a function in it."""
+    """The code, or code of a function in it."""
     whole = getattr(code, "co_qualname", code.co_name)
     return naming.function_name(code) == function or f"{function}.<locals>." in whole
 
@@ -196,8 +196,8 @@ def _is_in_place(before):
 
 
 def _loaded_below(instructions, depth, of_entry=False):
-    """(operation, name) of the instruction that loaded the value so many places below; None: that is not visible in
-    straight code. `of_entry`: for an entry, what loaded its container."""
+    """(operation, name) of the instruction that loaded the value that many places below the top; None: straight code
+    does not show it. `of_entry`: for an entry, what loaded its container."""
     wanted = depth
     for each in reversed(instructions[-STORED_MOST:]):
         names = each.argval if type(each.argval) is tuple else ()

@@ -1,6 +1,6 @@
 """Objects that autograd's nodes keep: tensors saved in C++, the values that the program's hooks packed for them, hooks,
-and the parameter whose gradient is added up. No hook is called for that. torch 2.14 and newer report packed values.
-Before, a call of the hook's Python function is stopped before its first instruction; its arguments include the packed
+and the parameter whose gradient is added up. No hook runs for this. torch 2.14 and newer report packed values. In older
+versions, a call of the hook's Python function is stopped before its first instruction; its arguments include the packed
 value.
 """
 
@@ -31,8 +31,7 @@ def _member(torch, node, name):
 
 
 def has_settled_graph(base, tensor):
-    """If its base was changed, a view makes a new node when it is asked for its node. The program would change by
-    that."""
+    """If its base was changed, a view makes a new node when somebody reads its node. That would change the program."""
     if not base._is_view(tensor):
         return True
     below = base._base.__get__(tensor)
@@ -71,8 +70,9 @@ class _Stop:
 
 
 def may_stop_calls():
-    """If the program has a profiler, which takes the only place for one, this is not used. Within a trace function
-    (sys.settrace), Python calls no profile function. A call of the shim's own shows that before a hook would run."""
+    """Not used if the program has a profiler, since Python has room for only one. Within a trace function
+    (sys.settrace), Python calls no profile function. A call of the shim's own function shows this before a hook could
+    run."""
     return sys.getprofile() is None and _stopped(_is_own, functools.partial(_own))[1] is not None
 
 
@@ -99,8 +99,8 @@ def _stopped(is_stopped, read, *arguments):
 
 
 def _code_of(function):
-    """(the code that a call runs first, the number of arguments before the call's own); (None, 0): it is not Python's,
-    so it cannot be stopped."""
+    """(the code that a call runs first, the number of arguments before the call's own); (None, 0): it is no Python
+    code, so it cannot be stopped."""
     bound = 0
     while type(function) in (types.MethodType, functools.partial):
         of_method = type(function) is types.MethodType
@@ -235,12 +235,12 @@ def _packed(saved):
 
 # ---- hooks of nodes
 
-# Before anything else, each of these passes its hooks to Function._register_hook(), a function of Python.
+# The first thing that each of these does is to pass its hooks to Function._register_hook(), a Python function.
 REGISTER = ("register_hook", "register_prehook")
 
 
 def _code_of_register(torch):
-    """None: the program has replaced it, and the replacement might register what it gets."""
+    """None: the program has replaced the function, and the replacement might register what it gets."""
     for each in mro_of(torch.autograd.Function):
         function = dict_of_type(each).get("_register_hook")
         if function is not None:
@@ -255,7 +255,7 @@ def may_read_hooks(torch):
 
 
 def _nothing(*_):
-    """A hook that is never registered; None in its place would end the program's backward pass."""
+    """A hook that is never registered. If None took its place, the program's backward pass would fail."""
 
 
 def hooks_of(torch, node):

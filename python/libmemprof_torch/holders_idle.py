@@ -1,6 +1,6 @@
-"""Variables that are not read again: no way through the frame's bytecode reads the name before it is assigned again. A
-block that only such a variable holds may be freed sooner, by `del`. A graph may hold it, too. The nodes that took the
-tensor show that: their classes say which inputs and results they save.
+"""Finds variables that are not read again: no path through the frame's bytecode reads the name before it is assigned
+again. If only this variable holds a block, `del` can free it sooner. A graph may hold the block, too. The nodes that
+took the tensor show this: their classes say which inputs and results they save.
 """
 
 import bisect
@@ -87,7 +87,7 @@ class _Code:
         return place is None or any(each in self.live(name) for each in self._following(place))
 
     def not_read_from(self, name, line):
-        """The first line up to this one after which no line reads the name's value."""
+        """The first line, up to this one, after which no line reads the name's value."""
         lines, at = {}, 0
         for place, step in enumerate(self.steps):
             at = getattr(step, "line_number", None) or (step.starts_line if type(step.starts_line) is int else 0) or at
@@ -133,7 +133,7 @@ class Idle:
 
     def mark(self, holders):
         """Marks the paths of holders that are not read again, in a form that readers know. One call finds the referrers
-        of the largest."""
+        of the largest holders."""
         found = sorted(filter(None, map(self._candidate, holders)), key=lambda each: -each.bytes)[:CANDIDATES_MOST]
         counts = self._count_referrers([candidate.asked for candidate in found]) if found else {}
         for candidate in found:

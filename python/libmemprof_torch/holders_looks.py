@@ -55,8 +55,8 @@ def _wake_by_signal(api, looks):
 
 
 class _Woken:
-    """The signal's handler. Nothing here refers to the handler, so it is freed when another replaces it, unless the
-    program keeps it. Looks.see_who_is_woken() finds that out."""
+    """The signal's handler. Nothing here refers to the handler. So when another handler replaces it, it is freed,
+    unless the program holds it. Looks.see_who_is_woken() finds that out."""
 
     __slots__ = ("_looks", "__weakref__")
 
@@ -68,7 +68,7 @@ class _Woken:
 
 
 class _Ask:
-    """Its truth value is asked for when a look is due."""
+    """The recorder reads the object's truth value when a look is due."""
 
     __slots__ = ("_looks",)
 

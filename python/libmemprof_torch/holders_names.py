@@ -1,4 +1,4 @@
-"""Names everything that holders.py meets: Nothing here runs code of the program: classes are read past their
+"""Names everything that holders.py meets. Nothing here runs code of the program: classes are read past their
 metaclasses, instances through descriptors of their dictionaries and slots.
 """
 
@@ -44,7 +44,7 @@ def is_dict(found):
 
 
 class Edge:
-    """Steps from an object to one that it refers to, if the walk knows more than the reference."""
+    """Steps from an object to an object that it refers to, if the walk knows more than the reference."""
 
     __slots__ = ("what", "text", "frame", "certain")
 
@@ -128,8 +128,8 @@ def function_name(code):
 
 
 def locals_of(frame, may_empty):
-    """Pairs. Up to 3.12, Python makes and keeps a dictionary of them for that. It is emptied again if nobody else has
-    it (may_empty())."""
+    """Pairs of name and value. Up to 3.12, Python makes and keeps a dictionary of them for this. It is emptied again if
+    nobody else has it (may_empty())."""
     found = frame.f_locals
     if not frame.f_code.co_flags & OPTIMIZED:
         return [] if found is frame.f_globals else list(found.items()) if type(found) is dict else []
@@ -148,7 +148,7 @@ def is_our_frame(frame):
 
 class Frames:
     """The frames of all threads except the look's own; `in_backward`: true if a graph is in use. Made before the list
-    of all objects, which refers to what Python makes of locals. Their values are read later."""
+    of all objects, which would refer to the dictionaries that Python makes of locals. Their values are read later."""
 
     def __init__(self):
         main = threading.main_thread().ident
@@ -220,7 +220,7 @@ def last_errors():
 # ---- objects
 
 def dict_of(found):
-    """An instance's dictionary, without what its class makes of attributes; None: it has none."""
+    """An instance's dictionary, read without running the class's code for attributes; None: it has none."""
     for cls in mro_of(type(found)):
         member = dict_of_type(cls).get("__dict__")
         if member is not None:
@@ -496,7 +496,7 @@ def _numbered(patterns):
 
 
 def _bound_text(tokens, members):
-    """Given if each container whose entries differ has a bound: the readers know this form (src/analysis/holders)."""
+    """Added if each container whose entries differ has a bound. The readers know this form (src/analysis/holders)."""
     grows = [token for place, token in enumerate(tokens)
              if token.tag in ("list", "dict", "cache") and token.key is not None and
              (token.key == "*" or any(other[place].key != token.key for other, _ in members))]
@@ -506,8 +506,8 @@ def _bound_text(tokens, members):
 
 
 def _view_text(views):
-    """For blocks of which tensors use only a part, on average over blocks whose use is known. The readers know this
-    form."""
+    """Added for blocks of which tensors use only a part, on average over blocks whose use is known. The readers know
+    this form."""
     known = [view for view in views if view[1]]
     used, whole = (sum(each) / len(known) for each in zip(*known)) if known else (0, 0)
     if not used or used * VIEW_PART > whole:
@@ -606,7 +606,7 @@ def _has_unnamed_parts(cls):
         module_of_type(cls) in ("builtins", "contextvars") or cls in (map, filter, zip, enumerate, reversed)
 
 
-# They show another object's contents, and add no step of their own.
+# Objects that show another object's contents, and add no step of their own.
 SEEN_THROUGH = (types.MappingProxyType, type({}.keys()), type({}.values()), type({}.items()))
 QUEUE_HAS_LIST = sys.version_info < (3, 13)  # a SimpleQueue; a ring of its own since then
 
@@ -706,8 +706,8 @@ def _is_dict_of_torch(owner):
 
 
 def _is_of_torch(owner):
-    """A module, an optimizer or a tensor, whose hooks have handles; if only its dictionary was met: a dictionary with
-    such hooks."""
+    """A module, an optimizer or a tensor, whose hooks have handles. If the walk met only its dictionary: a dictionary
+    with hooks of this kind."""
     if type(owner) is dict:
         return "_forward_hooks" in owner or "_optimizer_step_pre_hooks" in owner
     return any(module_of_type(cls).partition(".")[0] == "torch" for cls in mro_of(type(owner)))
@@ -740,7 +740,8 @@ def _is_namespace(names, namespace, owner):
 
 
 def _is_of(namespace, owner, of):
-    """One of these in an instance's dictionary, which may be met alone."""
+    """A module, optimizer or tensor, found by one of these entries in its dictionary: the walk may meet the dictionary
+    alone."""
     own = owner if type(owner) is dict else dict_of(owner)
     return own is not None and any(namespace is dict.get(own, name) for name in of)
 

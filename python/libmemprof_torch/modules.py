@@ -1,7 +1,7 @@
 """Names of modules: the class of the root and the path of named_modules(), passed to the recorder by address.
 
-The recorder sees in the interpreter's own frames which module runs, but lacks its name. At an address without a name it
-asks for it, between two instructions of the main thread (Py_AddPendingCall). Nothing is added to a module's call.
+The recorder sees in the interpreter's own frames which module runs, but lacks its name. If an address has no name, the
+recorder asks for it, between two instructions of the main thread (Py_AddPendingCall). Calls of modules are not changed.
 """
 
 import bisect
@@ -24,7 +24,7 @@ REST = 100  # after a look at all modules, for so many times as long only new on
 def start(api, torch, labels, history):
     names = Names(api["module_name"], labels)
     Module = torch.nn.Module
-    # Dynamo takes this for a constant, and follows nothing behind it.
+    # Dynamo treats this as a constant, and follows nothing behind it.
     is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", None) or (lambda: False)
     born, replicated = names.born, names.replicated
 
@@ -57,13 +57,14 @@ def start(api, torch, labels, history):
     for kept in (ask, code):  # longer than this module: the recorder has their addresses
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
     api["module_code"](id(code))
-    # This call of the interpreter's runs Python for one object, and lets an exception from a signal handler pass.
+    # This function of the interpreter runs Python code for one object, and passes on an exception from a signal
+    # handler.
     api["module_ask"](ctypes.cast(ctypes.pythonapi.PyObject_IsTrue, ctypes.c_void_p), id(ask))
     return names
 
 
 class _Ask:
-    """Its truth value is asked for when modules without a name were seen."""
+    """The recorder reads the object's truth value when it has seen modules without a name."""
 
     __slots__ = ("_names", "_api", "_history")
 
@@ -91,7 +92,7 @@ class _Known(weakref.ref):
 
 
 def _children(module):
-    """Pairs of name and module, without what the class makes of attributes."""
+    """Pairs of name and module, read without running the class's code for attributes."""
     return [(name, child) for name, child in (vars(module).get("_modules") or {}).items() if child is not None]
 
 
@@ -122,9 +123,9 @@ class Names:
         self._fresh = collections.deque()  # weak references: what was made since the last look; any thread adds to it
         self._fresh_most = FRESH_LEAST
         self._known = {}  # by address
-        # References to modules that have died. A Python function there would be one more place where an exception from
-        # a signal handler gets lost. They are forgotten before a new module is reported, as it may have an old one's
-        # address.
+        # References to modules that have died. A Python function as callback would be one more place where an exception
+        # from a signal handler gets lost. Dead modules are forgotten before a new module is reported, because it may
+        # have the address of an old one.
         self._dead = []
         self._numbers = {}  # of roots, by address: class and number
         self._free = {}  # numbers by class, ascending
@@ -160,8 +161,8 @@ class Names:
                 raise
 
     def look(self):
-        """Names new modules. All modules are checked again if the last time was long ago: one may have got a parent.
-        Only on the main thread, where the recorder may ask in the middle of a look."""
+        """Names new modules. Checks all modules again if the last check was long ago, since one may have got a parent.
+        Runs only on the main thread, where the recorder may ask in the middle of a look."""
         if self._looking:
             return
         self._looking = True

@@ -8,12 +8,12 @@ import weakref
 from libmemprof_torch import TROUBLE, complain, is_of_signal
 
 FIRST = 4  # parameters of an optimizer that are looked at
-# The loop's optimizer has stopped if other optimizers stepped several times as often as ever between two of its steps.
-# If it was the only one for SURE steps, few suffice.
+# The loop's optimizer has stopped if other optimizers step several times more often than they ever did between two of
+# its steps. If it was the only one for SURE steps, a few steps of others suffice.
 PATIENCE, PATIENCE_LEAST, PATIENCE_SURE, SURE = 4, 16, 2, 8
-# An optimizer made since the loop's last step belongs to the next task, fold or phase. It becomes the loop's after some
-# steps of its own without a new optimizer in between. If a new one is made for each of its steps (the inner loop of a
-# meta-learner), the older one returns.
+# An optimizer made since the loop's last step belongs to the next task, fold or phase. It becomes the loop's optimizer
+# after some steps of its own without a new optimizer in between. If each step comes with a new optimizer (the inner
+# loop of a meta-learner), the older one becomes the loop's again.
 STEPS_BEFORE = 2
 
 
@@ -22,8 +22,8 @@ def _nothing():
 
 
 def _is_wrapped_once(kind, wrapper):
-    """True if a class is PyTorch's own, with the wrapper around PyTorch's own function. This usual case saves a look at
-    all callers in every step."""
+    """True if a class is PyTorch's own, with the wrapper around PyTorch's own function. In this usual case, callers
+    need not be searched in every step."""
     inner = getattr(getattr(kind.step, "__wrapped__", None), "__code__", None)
     folder, _, _ = wrapper.co_filename.rpartition("/optim/")
     return (kind.__module__.startswith("torch.optim.") and getattr(kind.step, "__code__", None) is wrapper and
@@ -64,8 +64,8 @@ class Optimizers:
 
     def _is_within(self, frame, optimizer, code):
         """True if a step of the same optimizer runs around this one: the step ends there. The program's own optimizer
-        class calls PyTorch's, or code that was compiled for one parameter (torchao). PyTorch wraps a class twice if two
-        threads make its first objects."""
+        class may call PyTorch's, or code that was compiled for one parameter (torchao). PyTorch wraps a class twice if
+        two threads make its first objects."""
         outer = frame.f_back
         if _is_wrapped_once(type(optimizer), frame.f_code):
             return False
@@ -96,7 +96,7 @@ class Optimizers:
             self._step()
 
     def known(self, optimizer):
-        """One was made."""
+        """An optimizer was made."""
         try:
             self._made_of(optimizer)
         except TROUBLE as trouble:
@@ -123,7 +123,7 @@ class Optimizers:
         return found
 
     def enter_compiled(self):
-        """Call it before compiled code, and its result after that."""
+        """Call it before compiled code. Call its result after the compiled code."""
         if self._is_blind:
             return _nothing
         try:

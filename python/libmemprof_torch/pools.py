@@ -51,7 +51,7 @@ class Pools(Guarded):
             pool.__init__ = functools.wraps(pool.__init__)(self._makes(pool.__init__))
 
     def _wrap(self, name, make):
-        """torch.cuda.memory has some of them under its own names."""
+        """torch.cuda.memory has some of these functions under its own names."""
         original = getattr(self._torch._C, name, None)
         if original is None:
             return
@@ -188,7 +188,7 @@ class Pools(Guarded):
             self._alive[id(pool)] = (weakref.ref(pool, self._lets_go(id(pool))), device, (number, "deleted"))
 
     def _lets_go(self, key):
-        """Python calls it before the object is freed, with its pool."""
+        """Python calls it before the object and its pool are freed."""
         return lambda reference: self._guarded(self._gone, key)
 
     def _gone(self, key):

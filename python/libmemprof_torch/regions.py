@@ -1,6 +1,6 @@
-"""Reports record_function as regions, and all that PyTorch itself runs under one: ProfilerStep#N, the steps of
-optimizers, DataLoader, DistributedDataParallel. Dynamo and TorchScript recognise the class itself, so they never see
-these functions. A framework's evaluation, saving and generation are regions, too: no step has them."""
+"""Reports record_function as regions. PyTorch itself uses it for ProfilerStep#N, steps of optimizers, DataLoader and
+DistributedDataParallel. Dynamo and TorchScript recognise the class itself, so they never see these functions. A
+framework's evaluation, saving and generation are regions, too: no step has them."""
 
 import sys
 

@@ -3,7 +3,7 @@
 Labels are sent when modules are named, and after steps of optimizers, when gradients and states exist. An optimizer's
 first steps label all parameters, later steps take turns, within a part of the program's time (SHARE). A site needs no
 more labels after a few of its blocks have one, and readers know that. Reads addresses without __torch_function__ and
-modes; none of this is an operation.
+modes, and runs no operation.
 """
 
 import time
@@ -53,7 +53,7 @@ class Roles:
         return self._data_ptr(tensor) if type(tensor) in self._plain else 0
 
     def _tell(self, tensor, role, name, key=None):
-        """`key`: report only if the address differs from the last one of that key."""
+        """`key`: reports only if the address differs from the last one with that key."""
         try:
             address = self._address_of(tensor)
         except TROUBLE as trouble:

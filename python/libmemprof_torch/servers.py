@@ -1,4 +1,4 @@
-"""Servers of language models: the workers of vLLM and SGLang themselves say what they hold, and when.
+"""Servers of language models: reports what the workers of vLLM and SGLang hold, and when, from the workers themselves.
 
 Each stage of a worker's start is a region, and tensors of the KV cache get their role. Marks "server: ..." carry what
 the engine computed (src/analysis/device/server.h reads them). A few methods get wrappers; a missing method is left out,
@@ -30,8 +30,8 @@ def start(api, torch, after_import):
 
 
 def is_installed(package):
-    """Nothing waits for a package that is not installed. Only Python's own finder is asked, as other finders may have
-    effects."""
+    """Packages that are not installed are not waited for. Only Python's own finder is asked, because other finders may
+    have effects."""
     return package in sys.modules or PathFinder.find_spec(package) is not None or \
         any(package in str(getattr(finder, "__module__", "")) for finder in sys.meta_path)  # installed as editable
 
@@ -350,7 +350,7 @@ class Server:
                           **self.graph_pools())
 
         def lacks(this):
-            """Nothing is left for the cache: reports the first bytes at which something is, and the need of one
+            """If nothing is left for the cache: reports the bytes from which on something is left, and the need of one
             request."""
             from sglang.srt.model_executor.pool_configurator import create_memory_pool_configurator
             token = create_memory_pool_configurator(this.kv_cache_configurator)._cell_size

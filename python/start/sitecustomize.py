@@ -2,8 +2,8 @@
 program finds it; `--no-shim` leaves it out. Any Python may run it: nothing here is newer than 2.7, and nothing is
 imported.
 
-The program's own sitecustomize runs as if this one did not exist; so does one that is missing or fails. Then a finder
-waits for `import torch`, leaves it to the usual finder, and starts libmemprof_torch afterwards.
+The program's own sitecustomize runs, is missing or fails as if this one did not exist. Then a finder waits for `import
+torch`, leaves it to the usual finder, and starts libmemprof_torch afterwards.
 """
 import sys
 
@@ -69,8 +69,8 @@ def _after_import(name, then):
 
 
 def _load_lazily():
-    """Under `memprof plan`, a library may link a function that the stand-in GPU lacks. Only a call of it then fails,
-    with a message of the loader that names it."""
+    """Under `memprof plan`, a library may link a function that the stand-in GPU lacks. Then only a call of that
+    function fails, and the loader's message names the function."""
     try:
         import os
         if os.environ.get("MEMPROF_PLAN"):
@@ -90,7 +90,7 @@ def _tell_calls():
 
 
 def _hand_over():
-    """Imports the program's own sitecustomize in place of this one. The answer is its error, or that there is none."""
+    """Imports the program's own sitecustomize in place of this one. Returns its error, if any."""
     folder = __file__.rpartition("/")[0]
     sys.path[:] = [entry for entry in sys.path if entry != folder]
     del sys.modules[__name__]

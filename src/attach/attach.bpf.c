@@ -68,7 +68,7 @@ struct {
     __type(value, struct arguments);
 } calls SEC(".maps");
 
-/* A thread's Python state, as last found. */
+/* A thread's Python state, as it was last found. */
 struct {
     __uint(type, BPF_MAP_TYPE_LRU_HASH);
     __uint(max_entries, 8192);
@@ -84,8 +84,8 @@ struct {
     __type(value, __u8);
 } kept SEC(".maps");
 
-/* Another thread's handler may interrupt one on the same CPU, but none changes its CPU. Each handler therefore takes
- * one of several scratch buffers. */
+/* A handler may be interrupted by another thread's handler on the same CPU, but it never changes its CPU. So each
+ * handler takes one of several scratch buffers of its CPU. */
 #define SCRATCHES MP_ATTACH_SCRATCHES
 struct scratch {
     struct mp_attach_event head;
@@ -254,7 +254,7 @@ static __always_inline void count_one(int unpaired)
     if (all) __sync_fetch_and_add(unpaired ? &all->unpaired : &all->dropped, 1);
 }
 
-/* A new thread of the program is no child. */
+/* Counts children of the program. A new thread is no child. */
 SEC("raw_tp/sched_process_fork")
 int mp_fork(struct bpf_raw_tracepoint_args *made)
 {
@@ -332,8 +332,8 @@ static __always_inline int is_sampled(const struct mp_attach_settings *how, __u6
     return 0;
 }
 
-/* At a call's first instruction, and at its return, the return address is on top of the stack, unless it is already
- * `popped`. */
+/* At a call's first instruction, and at its returning instruction, the return address is on top of the stack, unless it
+ * is already `popped`. */
 static __always_inline int send(struct pt_regs *regs, __u64 cookie, const struct arguments *arguments, int returned,
                                 int popped)
 {
@@ -400,13 +400,13 @@ static __always_inline int leave(struct pt_regs *regs, int popped)
 {
     __u64 cookie = bpf_get_attach_cookie(regs), key = key_of(cookie);
     struct arguments *known = bpf_map_lookup_elem(&calls, &key);
-    if (!known) return 0; /* the call began before we attached */
+    if (!known) return 0; /* the call began before memprof attached */
     struct arguments arguments = *known;
     bpf_map_delete_elem(&calls, &key);
     return send(regs, cookie, &arguments, 1, popped);
 }
 
-/* At the instruction that returns. */
+/* Runs at the instruction that returns from a function. */
 SEC("uprobe")
 int mp_leave(struct pt_regs *regs)
 {

@@ -49,7 +49,7 @@ struct attached {
     struct bpf_object *object;
     struct ring_buffer *ring;
     struct mp_attach_session session;
-    struct mp_attach_perf *perf; /* used instead of the BPF program if the kernel refuses that; else NULL */
+    struct mp_attach_perf *perf; /* used if the kernel refuses the BPF program; else NULL */
     MP_VEC(struct found) found;
     MP_VEC(struct bpf_link *) links;
     char lacks[1024];           /* functions that the process's libraries lack */
@@ -60,17 +60,17 @@ struct attached {
     unsigned probes;
     uint32_t sources;
     struct mp_map cpu_blocks;    /* from alloc_cpu: address to 1 */
-    struct mp_map mapped_blocks; /* likewise, for other reported CPU storage: mapped files */
+    struct mp_map mapped_blocks; /* other reported CPU storage, such as mapped files: address to 1 */
     struct mp_attach_driver driver;
     struct mp_map children; /* recorded children: pid to 1 */
     struct mp_map threads;  /* tid to ring + 1 */
     uint64_t used_ns[MP_SPOOL_RINGS_MAX];
     uint64_t ring_dropped;
     uint64_t misplaced;         /* events recorded under another thread */
-    uint64_t forked;            /* processes that are not recorded */
-    uint64_t from_ns, until_ns; /* only events in this time count, as probes come and go one by one */
+    uint64_t forked;            /* number of processes that are not recorded */
+    uint64_t from_ns, until_ns; /* only events in this time count, because probes come and go one by one */
     bool device_seen, driver_seen;
-    bool measures;         /* before the recording: events are only counted */
+    bool measures;         /* true before the recording: events are only counted */
     uint64_t sizes[64];    /* during measuring: number of blocks by the logarithm of their size */
     uint64_t sample_bytes; /* 0: every block is recorded */
     char sample_note[192];
@@ -114,7 +114,8 @@ static enum mp_status open_recording(struct attached *a, struct mp_error *error)
     return MP_OK;
 }
 
-/* The thread's ring. If no ring is idle, further threads share the first ring, and count as its thread. */
+/* The thread's ring. If no ring is idle, the thread shares the first ring, and its events count as those of that ring's
+ * thread. */
 static uint32_t ring_of(struct attached *a, const struct mp_attach_event *event)
 {
     struct mp_spool_header *spool = a->recording->spool.header;
@@ -167,22 +168,24 @@ static uint16_t track_of(struct attached *a, const struct mp_attach_fact *fact)
     return mp_attach_track(&a->tables, &track);
 }
 
-/* alloc_cpu reports the blocks of PyTorch's CPU allocator. A running profiler makes the allocator report them again;
- * its reports of other blocks are of mapped storage. False: the fact makes no event. */
+/* alloc_cpu reports the blocks of PyTorch's CPU allocator. While a profiler runs, the allocator reports these blocks
+ * again; its reports of other blocks concern mapped storage. False: the fact makes no event. */
 static bool sort_out_cpu(struct attached *a, const struct mp_attach_event *event, const struct mp_attach_fact *fact)
 {
     enum mp_attach_action action = mp_attach_probes[event->probe].action;
-    /* The kernel's side cannot know that a report is of a block for which alloc_cpu has drawn already. */
+    /* In the kernel, a report does not show that the sample has already decided about the block at alloc_cpu. */
     if (a->sample_bytes && !mp_map_find(&a->cpu_blocks, fact->address) && action != MP_ATTACH_CPU_ALLOC) return false;
     bool is_alloc = fact->type == MP_EVENT_ALLOC;
-    if (is_alloc && a->device_seen) return false; /* also a profiler's reports, and events that were on their way */
+    if (is_alloc && a->device_seen)
+        return false; /* drops also a profiler's reports, and events that were on their
+                       * way */
     if (action == MP_ATTACH_CPU_ALLOC) {
         *mp_map_at(&a->cpu_blocks, fact->address, NULL) = 1;
         return true;
     }
     if (action == MP_ATTACH_CPU_FREE) {
         if (mp_map_remove(&a->cpu_blocks, fact->address, NULL)) return true;
-        return !a->device_seen; /* a block from before */
+        return !a->device_seen; /* the block is older than the recording: it counts only before that */
     }
     if (mp_map_find(&a->cpu_blocks, fact->address)) return false;
     if (!is_alloc) return mp_map_remove(&a->mapped_blocks, fact->address, NULL);
@@ -299,7 +302,8 @@ static enum mp_status load_program(struct attached *a, struct mp_error *error)
     return a->ring ? MP_OK : refuse(error, errno);
 }
 
-/* If the kernel refuses BPF, plain probes see native stacks of PyTorch's blocks: all or none. */
+/* Loads the BPF program. If the kernel refuses it, plain probes see native stacks of PyTorch's blocks: of all or of
+ * none. */
 static enum mp_status load(struct attached *a, struct mp_error *error)
 {
     if (access("/sys/bus/event_source/devices/uprobe/type", R_OK))
@@ -355,13 +359,13 @@ static bool is_found(const struct attached *a, const char *name)
     return false;
 }
 
-/* Plain probes do not see a call's result, so of the driver they would see only frees. */
+/* Plain probes do not see the results of calls, so they would see only frees of the driver's memory. */
 static bool can_probe(const struct attached *a, unsigned number, unsigned *cookie)
 {
     return mp_attach_probe_cookie(number, cookie) && !(a->perf && mp_attach_probes[number].action == MP_ATTACH_DRIVER);
 }
 
-/* Finds the functions that the process has, and names those that its libraries lack. */
+/* Finds the functions that the process has, and names the ones that its libraries lack. */
 static enum mp_status find_all(struct attached *a, struct mp_error *error)
 {
     bool has_torch = false, has_cuda = false;
@@ -405,8 +409,8 @@ static enum mp_status find_all(struct attached *a, struct mp_error *error)
                    a->options->pid);
 }
 
-/* Sets every probe whose function the process has; at least one. Probes for frees come first: a block whose free is
- * missed would look like a leak. */
+/* Sets a probe for every function that the process has. Fails if it has none. Probes for frees come first: a block
+ * whose free is missed would look like a leak. */
 static enum mp_status attach_all(struct attached *a, struct mp_error *error)
 {
     for (int with_stack = 0; with_stack < 2; with_stack++)
@@ -415,7 +419,7 @@ static enum mp_status attach_all(struct attached *a, struct mp_error *error)
             enum mp_status status = later == with_stack ? attach_one(a, &a->found.at[i], error) : MP_OK;
             if (status) return status;
         }
-    /* Without this, children go uncounted. */
+    /* If this fails, children are not counted. */
     struct bpf_link *forks =
         a->perf ? NULL : bpf_program__attach(bpf_object__find_program_by_name(a->object, "mp_fork"));
     if (forks) mp_vec_add(&a->links, forks);
@@ -455,9 +459,9 @@ static double kept_of(const struct attached *a, double mean)
     return kept;
 }
 
-/* Measures for a moment what events cost the program. If that is more than allowed, it takes a sample whose mean is a
- * power of two. Traps of dropped events cost their time all the same. If the traps alone exceed the bound, the sample
- * may cost a tenth of them. */
+/* Measures for a moment what events cost the program. If they cost more than allowed, memprof takes a sample whose mean
+ * is a power of two. Traps of dropped events cost the program's time all the same. If the traps alone exceed the bound,
+ * the sample may cost a tenth of their time. */
 static bool bound_cost(struct attached *a)
 {
     struct mp_attach_counts counts;
@@ -512,7 +516,7 @@ static void serve(struct attached *a)
     mp_recording_round(a->recording, false);
 }
 
-/* A process that is ending has no memory either, but its maps are gone. */
+/* A process that is ending has no mapped module either, but its whole list of maps is gone. */
 static bool is_replaced(struct attached *a)
 {
     unsigned char magic[SELFMAG];
@@ -642,7 +646,7 @@ enum mp_status mp_attach_run(const struct mp_attach_options *options, struct mp_
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGHUP);
     sigprocmask(SIG_BLOCK, &set, &before);
-    signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes then gives a write error to report */
+    signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes then gives a write error, which memprof reports */
     int signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     enum mp_status status =
         signals < 0 ? mp_fail_errno(error, "cannot watch signals") : record(a, signals, result, error);

@@ -1,9 +1,9 @@
 /*
- * `memprof attach`: records a program that already runs, from outside. Kernel probes (uprobes with BPF) stand at the
+ * `memprof attach`: records a program that already runs, from outside. Kernel probes (uprobes with BPF) are set at the
  * functions through which every block of PyTorch's allocators and of CUDA's driver passes. memprof unwinds copies of
- * the stacks. Nothing is put into the program, and nothing stays when memprof ends, in whatever way. Its events go
- * through memprof's own spool, and by the same code into the same file as those of a program started under memprof. One
- * call, on the main thread.
+ * the stacks. Nothing is put into the program, and nothing stays when memprof ends, however it ends. Events go through
+ * memprof's own spool into a file, by the same code as for a program that was started under memprof. One call, on the
+ * main thread.
  */
 #pragma once
 

@@ -8,7 +8,7 @@
 #define BEGINS (MP_ATTACH_RETURNS | MP_ATTACH_STACK)
 #define OUT    (BEGINS | MP_ATTACH_OUT)
 
-/* The value that a call begins or ends: whether probes see it, its class, and the track. */
+/* Calls, with the value that each begins or ends: whether probes see it, its class, and its track. */
 static const struct call {
     bool probed;
     unsigned cookie;
@@ -156,7 +156,7 @@ static void begin(const struct taking *taking, enum mp_cuda_action action)
     tell(taking, MP_EVENT_ALLOC, held, value, bytes);
 }
 
-/* A call that frees does not say the kind of its block. */
+/* A call that frees does not give the kind of the block. */
 static void end(const struct taking *taking, enum mp_cuda_action action, uint64_t value)
 {
     union held held = {.word = 0};

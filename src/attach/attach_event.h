@@ -1,6 +1,6 @@
 /*
- * Types shared by the kernel's side (attach.bpf.c) and memprof's side: settings for the former, events for the latter.
- * Plain C without other headers of memprof, since clang also compiles it for BPF.
+ * Types shared by the kernel's side (attach.bpf.c) and memprof's side: settings for the kernel's side, events for
+ * memprof's side. Plain C without other headers of memprof, since clang also compiles it for BPF.
  *
  * An event is its head, `python_count` Python frames and `stack_bytes` bytes of the thread's stack from head.sp on.
  */
@@ -8,7 +8,7 @@
 
 #include <linux/types.h>
 
-/* A probe's cookie: its number in the table of attach_probes.h, and these bits. */
+/* A probe's cookie: the probe's number in the table of attach_probes.h, and these bits. */
 #define MP_ATTACH_PROBE_MASK 0xff
 #define MP_ATTACH_RETURNS    0x100  /* the event is complete when the call returns */
 #define MP_ATTACH_STACK      0x200  /* the event carries a stack */
@@ -19,7 +19,7 @@
 #define MP_ATTACH_WORDS_3RD  0x4000
 
 #define MP_ATTACH_STACK_MOST  32768 /* bytes copied of a stack: a multiple of the chunk */
-#define MP_ATTACH_CHUNK       1024  /* copied at once: never crosses a page */
+#define MP_ATTACH_CHUNK       1024  /* bytes copied at once: a chunk never crosses a page */
 #define MP_ATTACH_PYTHON_MOST 256
 #define MP_ATTACH_ARGUMENTS   5
 #define MP_ATTACH_WORDS       5
@@ -46,7 +46,7 @@ struct mp_attach_event {
     __u32 python_count;
     __u32 python_cut; /* 1: there are more frames */
     __u32 stack_cut;
-    char name[16]; /* of the thread */
+    char name[16]; /* the thread's name */
 };
 
 /* Offsets for one Python version, in bytes; struct mp_python_layout explains them. */
@@ -68,7 +68,8 @@ struct mp_attach_settings {
 };
 
 struct mp_attach_counts {
-    __u64 dropped;          /* because the ring was full, or too many handlers were interrupted on one CPU */
+    __u64 dropped;          /* events dropped because the ring was full, or because too many handlers were interrupted
+                             * on one CPU */
     __u64 unpaired;         /* calls whose arguments found no room until their return */
     __u64 events, spent_ns; /* while `measures` */
     __u64 forked;           /* processes that the program started */

@@ -7,7 +7,8 @@
 #    include <libunwind-ptrace.h>
 #    include <string.h>
 
-/* Not the callbacks' context: libunwind-ptrace passes its own there when it reads tables. */
+/* This is static because the callbacks' context cannot be used: libunwind-ptrace passes its own there when it reads
+ * tables. */
 static struct {
     struct mp_attach_target *target;
     const struct mp_attach_event *event;

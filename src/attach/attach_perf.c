@@ -20,9 +20,9 @@
 #include "base/vec.h"
 
 #define TYPE_FILE   "/sys/bus/event_source/devices/uprobe/type"
-#define RING_MOST   (4u << 20) /* bytes for a CPU; less if the user may lock less. Powers of two */
+#define RING_MOST   (4u << 20) /* most bytes of a CPU's ring, a power of two; less if the user may lock less memory */
 #define RING_LEAST  (128u << 10)
-#define STACK_BYTES 16384 /* the kernel always writes this many, even for a short stack */
+#define STACK_BYTES 16384 /* the kernel always writes this many bytes, even for a short stack */
 #define BIT(name)   (UINT64_C(1) << PERF_REG_X86_##name)
 #define REGISTERS                                                                                                      \
     (BIT(BX) | BIT(CX) | BIT(DX) | BIT(SI) | BIT(DI) | BIT(BP) | BIT(SP) | BIT(R8) | BIT(R9) | BIT(R12) | BIT(R13) |   \
@@ -67,7 +67,7 @@ static bool open_cpu(struct mp_attach_perf *perf, int number)
         .type = PERF_TYPE_SOFTWARE, .config = PERF_COUNT_SW_DUMMY, .use_clockid = 1, .clockid = CLOCK_MONOTONIC};
     struct cpu cpu = {.number = number, .fd = open_event(&attr, number), .ring = MAP_FAILED, .bytes = RING_MOST};
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    if (cpu.fd < 0) return errno == ENODEV || errno == ENXIO; /* it is off */
+    if (cpu.fd < 0) return errno == ENODEV || errno == ENXIO; /* the CPU is off */
     while (cpu.ring == MAP_FAILED && cpu.bytes >= RING_LEAST) {
         cpu.ring = mmap(NULL, page + cpu.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, cpu.fd, 0);
         if (cpu.ring == MAP_FAILED) cpu.bytes /= 2;
@@ -172,7 +172,7 @@ struct sample {
     uint64_t stack_bytes; /* only with a stack: its size, the stack, and how much of it is valid */
 };
 
-/* The event of a sample at a function's first instruction; NULL: another process's, or damaged. */
+/* The event of a sample at a function's first instruction; NULL: the sample is of another process, or damaged. */
 static struct mp_attach_event *event_of(const struct mp_attach_perf *perf, const struct sample *sample, size_t *bytes)
 {
     size_t size = sample->header.size, fixed = offsetof(struct sample, stack_bytes);

@@ -1,7 +1,8 @@
 /*
  * Probes without BPF, if the kernel refuses it: perf events at the same instructions, whose samples have the thread's
- * registers and stack. They see no Python frames and no results of calls, and every block: there is no sampling. The
- * kernel sets them in each process that maps the file; other processes' events are dropped here. One thread at a time.
+ * registers and stack. They see no Python frames and no results of calls. They see every block, without sampling. The
+ * kernel sets these probes in each process that maps the file; events of other processes are dropped here. One thread
+ * at a time.
  */
 #pragma once
 
@@ -16,7 +17,7 @@ struct mp_attach_perf;
 /* Gets each event with its stack, like the callback of BPF's ring buffer. */
 typedef int mp_attach_take(void *context, void *event, size_t bytes);
 
-/* For process `pid`, in this process's namespace. NULL with errno: the kernel refuses it, too. */
+/* Opens probes for process `pid`, in this process's namespace. NULL with errno: the kernel refuses these, too. */
 struct mp_attach_perf *mp_attach_perf_open(uint32_t pid);
 void mp_attach_perf_close(struct mp_attach_perf *perf); /* NULL: nothing happens */
 

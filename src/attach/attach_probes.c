@@ -7,9 +7,9 @@
 #define USAGE "c10::reportMemoryUsageToProfiler"
 #define OOM   "c10::reportOutOfMemoryToProfiler"
 
-/* PyTorch's CPU allocator reports to its profiler only while that runs, so the function that it calls for each block is
- * probed. PyTorch's other allocators always report. A probe of alloc_cpu() itself would need its return, and it may
- * throw. */
+/* PyTorch's CPU allocator reports to the profiler only while a profiler runs. So we probe a function that it calls for
+ * each block. PyTorch's other allocators always report. A probe of alloc_cpu() itself would need the call's return, but
+ * the call may throw. */
 const struct mp_attach_probe mp_attach_probes[] = {
     {"libc10", "_ZN3c108free_cpuEPv", "c10::free_cpu", MP_ATTACH_CPU_FREE, MP_ATTACH_SAMPLED, 0},
     {"libc10", MP_C10_USAGE_UNSIGNED, USAGE, MP_ATTACH_REPORT, STACK, 0},

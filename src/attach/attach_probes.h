@@ -11,16 +11,16 @@
 
 enum mp_attach_action {
     MP_ATTACH_REPORT,     /* report of PyTorch's allocators: address, signed bytes, totals, device */
-    MP_ATTACH_REPORT_OLD, /* the same without totals */
+    MP_ATTACH_REPORT_OLD, /* a report without totals */
     MP_ATTACH_OOM,
-    MP_ATTACH_CPU_ALLOC, /* the CPU allocator's call for the profiler, made whether that runs or not */
+    MP_ATTACH_CPU_ALLOC, /* the CPU allocator's call for the profiler, which it makes whether a profiler runs or not */
     MP_ATTACH_CPU_FREE,
     MP_ATTACH_DRIVER, /* a call of attach_driver.h */
 };
 
 struct mp_attach_probe {
-    const char *library, *symbol; /* how the file's name begins */
-    const char *name;             /* for people; one probe of each name suffices */
+    const char *library, *symbol; /* `library`: begin of the file's name */
+    const char *name;             /* name for people; one probe of each name suffices */
     enum mp_attach_action action;
     unsigned cookie; /* MP_ATTACH_STACK and so on; not for the driver's */
     enum mp_cuda_action call;

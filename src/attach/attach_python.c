@@ -9,7 +9,7 @@
 #include "capture/python/walk.h"
 #include "wire/config.h"
 
-/* For each version, offsets in the interpreter's state of its list of threads. 3.13 and later publish both. */
+/* For each version, the offsets of the list of threads in the interpreter's state. 3.13 and later publish both. */
 static const struct {
     unsigned minor;
     uint32_t interpreters, threads_head;
@@ -127,7 +127,8 @@ static uint32_t read_half(const struct mp_attach_target *target, uint64_t addres
     return mp_attach_target_read(target, address, &value, sizeof value) ? value : 0;
 }
 
-/* A str, as UTF-8. From bit 2 on, its state word has the bytes per character, and whether the text follows. */
+/* Reads a str as UTF-8. From bit 2 on, its state word has the bytes per character, and a bit for a text that
+ * follows. */
 static bool read_text(const struct mp_attach_target *target, const struct mp_python_layout *layout, uint64_t text,
                       char *to, size_t room)
 {

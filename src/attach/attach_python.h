@@ -1,4 +1,4 @@
-/* Python in the attached process: where its interpreter keeps its frames, and what a code object means. Reads the
+/* Python in the attached process: where the interpreter has its frames, and what a code object means. Reads the
  * process's memory. One thread at a time. */
 #pragma once
 
@@ -22,6 +22,6 @@ struct mp_attach_code {
     uint32_t line;
 };
 
-/* The names and lines of the code object; false if another one has taken its address. */
+/* Reads the names and lines of the code object; false if another object has taken its address. */
 bool mp_attach_describe(const struct mp_attach_target *target, const struct mp_attach_interpreter *python,
                         const struct mp_attach_frame *frame, struct mp_attach_code *code);

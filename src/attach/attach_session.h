@@ -11,8 +11,8 @@ struct mp_attach_session {
     struct mp_collector collector; /* serves one process, which it did not start */
 };
 
-/* Listens. If this fails, questions get no answer, and the recording goes on. `recording` and `pidfd` stay the
- * caller's, and must outlive the session. */
+/* Listens. If this fails, questions get no answer, and the recording goes on. The caller keeps `recording` and `pidfd`,
+ * which must outlive the session. */
 void mp_attach_session_open(struct mp_attach_session *session, struct mp_recording *recording, int pidfd,
                             const char *output);
 /* Answers the questions that have arrived. Waits for nobody. */

@@ -132,8 +132,8 @@ struct merged {
     const struct mp_attach_frame *python;
 };
 
-/* True if this C frame runs the group of frames that ends at `marker`. 3.9 and 3.10 have no marker: their groups belong
- * to the calls of the loop, one after the other. */
+/* True if this C frame runs the group of frames that ends at `marker`. Python 3.9 and 3.10 have no marker: there the
+ * first group belongs to the first call of the loop, the second to the second, and so on. */
 static bool runs(const struct mp_attach_interpreter *python, const struct mp_attach_native *native, uint64_t marker)
 {
     if (marker == 1) return native->address - python->loop_start < python->loop_end - python->loop_start;

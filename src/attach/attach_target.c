@@ -85,8 +85,8 @@ static enum mp_status check_process(uint32_t pid, struct mp_error *error)
     return check_program(pid, error);
 }
 
-/* Threads have the numbers that memprof itself sees: those of the pid namespace that it shares with the process, or the
- * machine's. In a container inside of memprof's own container, threads have other numbers, which no probe can see. */
+/* Sets the namespace of the threads' numbers: the pid namespace that memprof shares with the process, or the machine's.
+ * A process in a container inside of memprof's own container has other numbers, which no probe can see. */
 static enum mp_status find_numbers(struct mp_attach_target *target, struct mp_error *error)
 {
     char path[64];
@@ -195,7 +195,7 @@ static bool next_segment(Elf *elf, size_t *i, GElf_Phdr *segment)
     return false;
 }
 
-/* The bias of the file, from one mapping of its code: that of the segment with these bytes. */
+/* Finds the bias of the file from one mapping of its code: it is the bias of the segment with these bytes. */
 static bool find_bias(Elf *elf, const struct mapping *mapping, uint64_t *bias)
 {
     GElf_Phdr segment;
@@ -222,8 +222,8 @@ static void find_extent(Elf *elf, struct mp_attach_module *module)
     }
 }
 
-/* A deleted or replaced file is opened through the mapping itself, which still leads to it. Others are opened by name
- * in the process's own mounts. */
+/* A deleted or replaced file is opened through the mapping itself, which still leads to it. Other files are opened by
+ * name in the process's own mounts. */
 static struct mp_attach_module *make_module(const struct mp_attach_target *target, const struct mapping *mapping)
 {
     struct mp_attach_module *module = calloc(1, sizeof *module);

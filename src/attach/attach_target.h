@@ -16,11 +16,11 @@
 #include "base/map.h"
 #include "base/vec.h"
 
-/* A mapped ELF file. Addresses are the process's. Less `bias`, they are the file's. */
+/* A mapped ELF file. An address in the process, less `bias`, is an address in the file. */
 struct mp_attach_module {
     uint64_t start, end, bias;
     char *path; /* the process's own name for it */
-    char *file; /* a path to open it by, through the process's own mounts */
+    char *file; /* a path for opening the file, through the process's own mounts */
     struct mp_file_id id;
     int fd;
     Elf *elf;
@@ -38,11 +38,12 @@ struct mp_attach_target {
     MP_VEC(struct mp_attach_module *) modules; /* unmapped modules stay, marked `gone` */
     struct mp_map rules;                       /* by address: 1 + the index of its rule */
     MP_VEC(struct mp_attach_rule) rule_list;
-    struct mp_map strange; /* addresses that were in no module at the last look at the maps */
+    struct mp_map strange; /* addresses that were in no module when the maps were last read */
     uint64_t looked_ns, generation;
 };
 
-/* The process `pid`. MP_NOT_FOUND, MP_UNSUPPORTED and MP_INVALID: it cannot be attached to, and a sentence says why. */
+/* Opens the process `pid`. MP_NOT_FOUND, MP_UNSUPPORTED and MP_INVALID: memprof cannot attach to it, and the error says
+ * why. */
 enum mp_status mp_attach_target_open(uint32_t pid, struct mp_attach_target *target, struct mp_error *error);
 void mp_attach_target_close(struct mp_attach_target *target);
 
@@ -56,7 +57,8 @@ bool mp_attach_target_look(struct mp_attach_target *target);
 struct mp_attach_module *mp_attach_target_module(struct mp_attach_target *target, uint64_t address);
 bool mp_attach_target_read(const struct mp_attach_target *target, uint64_t address, void *to, size_t bytes);
 
-/* A symbol that the module exports, or has if it was not stripped: its address in the file, and its size. */
+/* Finds a symbol that the module exports (or has, if it was not stripped): the symbol's address in the file, and its
+ * size. */
 bool mp_attach_symbol(const struct mp_attach_module *module, const char *name, uint64_t *address, uint64_t *bytes);
 /* The offset in the file of an address's bytes; false: none. */
 bool mp_attach_file_offset(const struct mp_attach_module *module, uint64_t address, uint64_t *offset);
@@ -74,15 +76,16 @@ struct mp_attach_native {
 size_t mp_attach_unwind(struct mp_attach_target *target, const struct mp_attach_event *event, const void *stack,
                         struct mp_attach_native *to, size_t room, bool *cut);
 
-/* The same by libunwind, several times slower. False: memprof was built without it. */
+/* mp_attach_unwind_by_libunwind() does the same by libunwind, several times slower. False: memprof was built without
+ * it. */
 bool mp_attach_has_libunwind(void);
 size_t mp_attach_unwind_by_libunwind(struct mp_attach_target *target, const struct mp_attach_event *event,
                                      const void *stack, struct mp_attach_native *to, size_t room, bool *cut);
 
 /*
- * The addresses in the file of a function's returning instructions. 0: not all are known. They are probed because a
- * return probe of the kernel would replace the return address on the stack. An exception that passes such a call would
- * end the program, and the program's own unwinders would lose their way. .eh_frame shows the places: where a function
- * has left its frame, a return or a jump follows.
+ * The addresses in the file of a function's returning instructions. 0: not all are known. We probe these instructions
+ * because a return probe of the kernel would replace the return address on the stack. An exception that passes this
+ * call would then end the program, and the program's own unwinders would fail. .eh_frame shows the instructions: after
+ * a function has left its frame, a return or a jump follows.
  */
 size_t mp_attach_returns(struct mp_attach_module *module, uint64_t address, uint64_t bytes, uint64_t *to, size_t room);

@@ -12,8 +12,8 @@ static const uint8_t dwarf_number[REGISTERS] = {3, 6, 7, 12, 13, 14, 15, 16};
 #define SAME INT32_MIN
 #define LOST (INT32_MIN + 1)
 
-/* How to leave one frame. The canonical frame address is a register plus an offset, or the word there. Saved registers
- * lie at offsets from it. */
+/* How to leave one frame. The canonical frame address is a register plus an offset, or the word at that address. Saved
+ * registers lie at offsets from the canonical frame address. */
 struct mp_attach_rule {
     uint8_t kind, cfa_register;
     bool dereferenced;
@@ -103,9 +103,9 @@ static bool read_row(struct mp_attach_module *module, uint64_t address, uint64_t
     return known;
 }
 
-/* Finds the return of code without a frame. This code begins or ends with a return, before the padding of the next
- * label. At the function's start it may have none. It decodes nothing, so a second byte with that value makes the
- * result unknown: -1. */
+/* Finds the returning instruction of code without a frame. Such code begins with a return, or ends with one before the
+ * padding of the next label. At a function's start, it may have none. Instructions are not decoded, so a second byte
+ * with the value of a return makes the result unknown: -1. */
 static int find_return(const unsigned char *code, size_t bytes, bool is_start, uint64_t *at)
 {
     enum { RET = 0xc3, REP = 0xf3 };
@@ -203,7 +203,7 @@ size_t mp_attach_unwind(struct mp_attach_target *target, const struct mp_attach_
         const struct mp_attach_rule *rule = rule_at(target, registers[R_IP] - 1);
         struct mp_attach_native *frame = &to[count];
         *frame = (struct mp_attach_native){registers[R_IP], registers[R_SP], registers[R_SP]};
-        if (!rule) break; /* no file's code, so its address says nothing */
+        if (!rule) break; /* this is code of no file, so its address says nothing */
         count++;
         if (rule->kind == RULE_END) return count;
         bool left = rule->kind == RULE_FOUND ? leave(rule, &copied, registers) : leave_by_pointer(&copied, registers);

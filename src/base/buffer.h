@@ -1,6 +1,6 @@
 /*
  * A growable array of bytes. In a program with a hook for lack of memory (base/memory.h), a failed growth ends the
- * program. Elsewhere, as in the collector, a failed growth sets `failed`, and drops this and every later append. A
+ * program. Elsewhere, as in the collector, a failed growth sets `failed`; this append and all later ones are dropped. A
  * writer may therefore append freely, and check once at the end. One thread at a time.
  */
 #pragma once

@@ -25,8 +25,8 @@ static int by_system_call(clockid_t clock, struct timespec *now)
     return (int)mp_syscall(SYS_clock_gettime, clock, now);
 }
 
-/* The kernel maps a library into each process (man 7 vdso). Walks its tables by hand, since dlsym() may be replaced,
- * too. */
+/* The kernel maps a library into each process (man 7 vdso). This code reads the library's tables itself, since the
+ * program may also replace dlsym(). */
 static read_clock *find_in_kernel_library(void)
 {
     const char *image = (const char *)getauxval(AT_SYSINFO_EHDR); /* NOLINT(performance-no-int-to-ptr) */

@@ -10,5 +10,5 @@
 /* The clock of every event. */
 uint64_t mp_clock_monotonic_ns(void);
 
-/* The clock of other tools' traces; only recorded together with the monotonic one. */
+/* The clock of other tools' traces. It is recorded only together with the monotonic clock. */
 uint64_t mp_clock_realtime_ns(void);

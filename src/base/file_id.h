@@ -3,7 +3,7 @@
 
 #include <stdint.h>
 
-#define MP_BUILD_ID_MAX 32 /* bytes; longer ids are cut, which only makes a match less strict */
+#define MP_BUILD_ID_MAX 32 /* bytes; longer ids are cut, which only makes a comparison less strict */
 
 struct mp_file_id {
     uint64_t size, inode;

@@ -21,7 +21,8 @@ struct mp_intern {
 /* The id of `length` bytes at text (NULs inside are kept), or MP_INTERN_FAILED if memory is short. */
 uint32_t mp_intern_bytes(struct mp_intern *intern, const char *text, size_t length);
 uint32_t mp_intern_text(struct mp_intern *intern, const char *text);
-/* The same for code that cannot continue without memory: if memory is short, the program ends through base/memory.h. */
+/* Does the same for code that cannot continue without memory: if memory is short, the program ends through
+ * base/memory.h. */
 uint32_t mp_intern_add(struct mp_intern *intern, const char *text, size_t length);
 uint32_t mp_intern_add_text(struct mp_intern *intern, const char *text);
 /* The id of `length` bytes at text, or MP_INTERN_FAILED if they were never added. */

@@ -14,7 +14,7 @@
 struct mp_json {
     struct mp_buffer *out;
     unsigned depth;
-    bool follows; /* a value precedes the next one: a comma is due */
+    bool follows; /* a value precedes the next one, so a comma is needed */
     bool flat;    /* set by the caller: everything from here on stays on one line */
 };
 

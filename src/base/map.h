@@ -22,7 +22,7 @@ uint64_t *mp_map_find(const struct mp_map *map, uint64_t key);
 /* The value of key, inserted as 0 if it was absent. *added: true if it was inserted (`added` may be NULL). NULL if
  * memory is short. */
 uint64_t *mp_map_insert(struct mp_map *map, uint64_t key, bool *added);
-/* The same, never NULL: a lack of memory ends the program through base/memory.h. */
+/* Does the same, but never returns NULL: a lack of memory ends the program through base/memory.h. */
 uint64_t *mp_map_at(struct mp_map *map, uint64_t key, bool *added) __attribute__((returns_nonnull));
 /* Removes key and stores its value in *value (may be NULL); false if it was absent. */
 bool mp_map_remove(struct mp_map *map, uint64_t key, uint64_t *value);

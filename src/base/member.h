@@ -1,6 +1,6 @@
 /*
- * Which member of a distributed job a process is. Its launcher (torchrun, Slurm, MPI) or its parent (multiprocessing)
- * says so. In a zeroed struct nothing is known. Never allocates; any thread.
+ * The place of a process in a distributed job, from its launcher (torchrun, Slurm, MPI) or its parent
+ * (multiprocessing). In a zeroed struct, nothing is known. Never allocates; any thread.
  */
 #pragma once
 
@@ -10,9 +10,10 @@
 
 /* Numbers of a member; the order is that of reports, the names are those of files and of JSON. */
 enum mp_member_number {
-    MP_MEMBER_RANK,       /* among all ranks of the job; a process that a rank started has the rank's number, too */
-    MP_MEMBER_LOCAL_RANK, /* among the ranks of its node */
-    MP_MEMBER_WORLD_SIZE, /* how many ranks there are */
+    MP_MEMBER_RANK,       /* its number among all ranks of the job; a process that a rank started has the rank's number,
+                           * too */
+    MP_MEMBER_LOCAL_RANK, /* its number among the ranks of its node */
+    MP_MEMBER_WORLD_SIZE, /* number of ranks in the job */
     MP_MEMBER_NODE,       /* the number of its node */
     MP_MEMBER_PARENT,     /* the pid of the process that started it */
     MP_MEMBER_NUMBERS
@@ -54,7 +55,7 @@ void mp_member_text(char to[MP_MEMBER_TEXT], const char *text, size_t length);
 #define MP_MEMBER_COUNTED (MP_MEMBER_TEXT + 48)
 const char *mp_member_counted(char to[MP_MEMBER_COUNTED], uint64_t count, const char *role);
 
-/* A cleaned copy of a member in shared memory, as its program may have overwritten it. */
+/* A cleaned copy of a member in shared memory, since its program may have overwritten it. */
 struct mp_member mp_member_copy(const struct mp_member *from);
 
 /* True if the two have the same rank of the same job: one of them may have inherited the other's environment. */

@@ -16,14 +16,14 @@
         const type *a = left_, *b = right_;                                                                            \
         return __VA_ARGS__;                                                                                            \
     }
-/* The same for an array of pointers to elements. */
+/* Does the same for an array of pointers to elements. */
 #define MP_ORDER_OF_POINTERS(name, type, ...)                                                                          \
     static int name(const void *left_, const void *right_)                                                             \
     {                                                                                                                  \
         const type *a = *(const type *const *)left_, *b = *(const type *const *)right_;                                \
         return __VA_ARGS__;                                                                                            \
     }
-/* The same for indices of 4 bytes into an array, which is the context of qsort_r(). */
+/* Does the same for an array of 4-byte indices. The indexed array is the context of qsort_r(). */
 #define MP_ORDER_OF_INDICES(name, type, ...)                                                                           \
     static int name(const void *left_, const void *right_, void *rows_)                                                \
     {                                                                                                                  \

@@ -8,7 +8,7 @@ uint64_t mp_sampling_estimate(uint64_t size, uint64_t mean)
 {
     if (!size || !mean) return size;
     double kept = -expm1(-(double)size / (double)mean);
-    double more = (double)size * (1 / kept - 1); /* added, not divided by, so that a large size stays exact */
+    double more = (double)size * (1 / kept - 1); /* added instead of dividing, so that a large size stays exact */
     return size + (uint64_t)(more + 0.5);
 }
 

@@ -6,9 +6,9 @@
 #include <stdbool.h>
 
 /* True if the user's text `asked` means the function of a step event's name. "step" means every function of that name,
- * "Trainer.step" that of a class, "train.py:step" those in a file. Python before 3.11 does not give the class, so the
- * method's name is compared there. Steps of PyTorch's own optimizers are known by their common name. An old name,
- * without "FILE:", is the user's text. */
+ * "Trainer.step" a method of that class, "train.py:step" functions in that file. Python before 3.11 does not give the
+ * class, so only the method's name is compared there. Steps of PyTorch's own optimizers are recognised by their common
+ * name. An event of an old recording has the user's text as its name, without "FILE:". */
 bool mp_step_function_means(const char *asked, const char *called);
 /* True if a Python file belongs to Python or to an installed package. */
 bool mp_is_library_file(const char *file);

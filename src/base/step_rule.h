@@ -39,7 +39,7 @@ struct mp_step_rule {
     bool has_pattern;
     regex_t pattern;
     char stem[128];          /* the first named step's name without digits; "" until one was seen */
-    char function[128];      /* of --step-at; "": none was requested */
+    char function[128];      /* the function of --step-at; "": none was requested */
     bool no_function;        /* calls of that function begin no steps */
     uint32_t library, users; /* numbers of the names that count for the two kinds of functions; 0: none yet */
     struct {
@@ -48,10 +48,10 @@ struct mp_step_rule {
     } functions[MP_STEP_FUNCTIONS]; /* the functions called so far, in order; after the last one, `calls` is 0 */
     enum mp_step_kind range;       /* the kind that regions count as: MP_STEP_OF_RANGE if the user gave an expression */
     enum mp_step_kind weakest;     /* weaker kinds begin no steps */
-    enum mp_step_kind kind;        /* the strongest kind so far */
+    enum mp_step_kind kind;        /* the strongest kind of step event so far */
     uint64_t begun[MP_STEP_KINDS]; /* events of each kind so far */
     uint64_t before;               /* steps that began before the first event that the rule takes */
-    MP_VEC(unsigned char) regions; /* by the number of a name: whether it names a step; 0: not yet decided */
+    MP_VEC(unsigned char) regions; /* by the number of a name: whether the name is a step's; 0: not yet decided */
 };
 
 /* Takes an extended regular expression; "" or NULL: none. Fails, with the reason, if it is invalid. */

@@ -2,9 +2,9 @@
  * Growable arrays: `struct mp_vec_x { T *at; size_t count, room; }`, declared with MP_VEC(T). Zero-initialised is
  * empty.
  *
- * Growing can fail. Macros that may grow an array come in two kinds. mp_vec_push() and its like yield true on success
- * and leave the array unchanged on failure, for code that must go on. mp_vec_add() and its like end the program through
- * base/memory.h.
+ * Growing can fail. Macros that may grow an array come in two kinds. mp_vec_push() and similar macros yield true on
+ * success, and leave the array unchanged on failure, for code that must go on. mp_vec_add() and similar macros end the
+ * program through base/memory.h.
  */
 #pragma once
 
@@ -58,7 +58,7 @@ static inline bool mp_vec_reserve_(void **at, size_t *room, size_t need, size_t 
       (__builtin_memset((vec)->at + (vec)->count, 0, ((total) - (vec)->count) * sizeof *(vec)->at),                    \
        (vec)->count = (total), true)))
 
-/* The same for code that cannot go on without memory; these yield nothing. */
+/* These do the same for code that cannot go on without memory. They yield nothing. */
 static inline void mp_vec_room_(void **at, size_t *room, size_t need, size_t each)
 {
     if (!mp_vec_reserve_(at, room, need, each)) mp_memory_lacks(need > SIZE_MAX / each ? SIZE_MAX : need * each);

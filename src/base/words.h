@@ -15,8 +15,8 @@ enum mp_event_type {
     MP_EVENT_FREE = 2,
     MP_EVENT_RESIZE = 3,       /* the block keeps its identity, `bytes` is the new size */
     MP_EVENT_OOM = 4,          /* `bytes`: the size requested */
-    MP_EVENT_STEP = 5,         /* a step begins; the one before it ends */
-    MP_EVENT_REGION_BEGIN = 6, /* of the region `name` */
+    MP_EVENT_STEP = 5,         /* a step begins, and the previous one ends */
+    MP_EVENT_REGION_BEGIN = 6, /* the region `name` begins */
     MP_EVENT_REGION_END = 7,
     MP_EVENT_MARK = 8,     /* named `name` */
     MP_EVENT_RESERVED = 9, /* the allocator of the track now holds `bytes` from the layer below */
@@ -133,7 +133,7 @@ enum mp_torch_state {
 /* c10::DeviceType, only the values that memprof uses (c10/core/DeviceType.h). */
 enum mp_device_type { MP_DEVICE_CPU = 0, MP_DEVICE_CUDA = 1 };
 
-/* Ends the note of a worker that copied pages; a size stands before it. */
+/* The end of the note about a worker that copied pages. The note begins with a size. */
 #define MP_COPIED_NOTE                                                                                                 \
     " of its parent's pages copied, as reading Python objects writes to them; keep such data in arrays"
 /* A note of a recording: it may lack some calls of the function of --step-at. Readers then count the steps of the other
@@ -192,10 +192,10 @@ enum mp_driver_part {
 struct mp_driver_track {
     const char *name;
     enum mp_driver_part part;
-    bool addresses; /* its bytes are address space, with another track's memory behind it or none */
+    bool addresses; /* its bytes are address space, behind which another track may have memory */
     bool backs;     /* its blocks give memory to addresses */
 };
-/* An unknown name gives a row of MP_DRIVER_NOTHING. */
+/* The row of a driver's track. An unknown name gives a row of MP_DRIVER_NOTHING. */
 const struct mp_driver_track *mp_driver_track(const char *name);
 
 /* mp_track_holds_memory(): true if a track holds memory of its device, so that its bytes may be compared with those of

@@ -30,8 +30,8 @@ void mp_chunk_out_clear(struct mp_chunk_out *out)
     out->column_count = 0;
 }
 
-/* Each block of a zstd frame has its own statistics. Different data (planes, columns) therefore compresses better in
- * blocks of its own, if it is long enough to pay for a block. If memory is short, a lost break costs only a little
+/* Each block of a zstd frame has its own statistics. So different data (planes, columns) compresses better in blocks of
+ * its own, if it is long enough to pay for a block. If memory is short, breaks get lost, which only costs a little
  * compression. */
 static void add_breaks(struct mp_chunk_out *out, size_t before, enum mp_encoding encoding, size_t count)
 {

@@ -1,5 +1,5 @@
 /*
- * Makes one chunk of a file: the caller adds columns, then the whole becomes bytes. One thread at a time.
+ * Makes one chunk of a file: the caller adds columns, which then become bytes together. One thread at a time.
  */
 #pragma once
 

@@ -19,7 +19,7 @@
 #include "base/buffer.h"
 
 enum mp_encoding {
-    MP_ENCODING_CONSTANT, /* one varint: the value that all have */
+    MP_ENCODING_CONSTANT, /* one varint: the value that all entries have */
     MP_ENCODING_VARINT,   /* LEB128 */
     MP_ENCODING_DELTA,    /* difference from the previous value (first: from 0), modulo 2^64, as zig-zag varint */
     MP_ENCODING_RUN,      /* pairs of varints: value, repetitions */
@@ -29,7 +29,7 @@ enum mp_encoding {
 };
 
 struct mp_column {
-    const char *name; /* not NUL-terminated when read */
+    const char *name; /* not NUL-terminated if it comes from a file */
     size_t name_length;
     enum mp_encoding encoding;
     size_t count, bytes;

@@ -8,9 +8,9 @@
 #include "format/chunk_out.h"
 #include "format/tables.h"
 
-/* One member of events as a column, for the events of some types, in their order. Members of an event that the file
- * does not keep read back as 0. The other members of allocs, frees and resizes (address, bytes, block, track; an
- * alloc's stack and kind) have no such column: they are packed together with earlier facts about the block. */
+/* A column with one member of events, for the events of some types, in their order. A member that the file does not
+ * store is read back as 0. The other members of allocs, frees and resizes (address, bytes, block, track; an alloc's
+ * stack and kind) have no such column: they are packed together with earlier facts about the block. */
 struct mp_event_column {
     const char *name, *member;
     unsigned types;        /* bits 1 << enum mp_event_type */
@@ -41,7 +41,7 @@ static inline bool mp_event_of_block(unsigned type)
 
 struct mp_events_out;
 struct mp_events_out *mp_events_out_new(void); /* NULL: no memory */
-size_t mp_events_out_bytes(void);              /* bytes of memory that one of them takes */
+size_t mp_events_out_bytes(void);              /* bytes of memory that one struct mp_events_out takes */
 void mp_events_out_free(struct mp_events_out *out);
 /* Adds the columns of `count` events (1 ... MP_CHUNK_ENTRIES) to chunk. *next_block: the number of the next new block,
  * before and after. MP_INVALID if an event has an id that does not exist yet, or if time runs backwards. */

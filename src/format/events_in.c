@@ -9,7 +9,7 @@
 
 struct mp_events_in {
     struct mp_event_room events; /* what the caller sees */
-    /* the chunk's columns that are not copied straight into `events` */
+    /* columns of the chunk that are not copied straight into `events` */
     uint16_t shape[MP_CHUNK_ENTRIES], other[MP_CHUNK_ENTRIES];
     uint8_t place[MP_CHUNK_ENTRIES];
     uint32_t back[MP_CHUNK_ENTRIES];

@@ -107,7 +107,7 @@ static uint32_t address_of(struct dictionary *addresses, const struct mp_event *
     }
 }
 
-/* The facts of a block; NULL if its number is not one of those that this chunk can introduce. */
+/* The facts of a block; NULL if this chunk cannot introduce a block of that number. */
 static struct placed *placed(struct mp_events_out *out, uint64_t block, size_t count)
 {
     uint64_t local = block - out->first_block;

@@ -1,6 +1,6 @@
 /*
  * The agreement between writer and reader of a snapshot file, apart from the columns: constants, bounds, and the facts
- * in a chunk's meta map. docs/FORMAT.md describes the same for other programs.
+ * in a chunk's meta map. docs/FORMAT.md describes it for other programs.
  */
 #pragma once
 
@@ -15,7 +15,7 @@
 
 #define MP_FORMAT_VERSION     2 /* the version that this program writes, and the newest that it reads */
 #define MP_FORMAT_MIN_READER  1 /* readers older than this version do not understand our files */
-#define MP_FORMAT_STARTS_LATE 2 /* the same for files with mp_recording_start.starts_late */
+#define MP_FORMAT_STARTS_LATE 2 /* the least reader for files with mp_recording_start.starts_late */
 
 /*
  * A chunk is a msgpack array of seven. All up to `kind` has fixed widths, so that a chunk's head has MP_HEAD_BYTES:
@@ -58,7 +58,8 @@ enum { MP_END_AT_INDEX = 11, MP_END_AT_COUNT = 20, MP_END_AT_CHECKSUM = 25 };
 struct mp_chunk_meta {
     size_t count;
     uint64_t tables[MP_CHUNK_STACKS]; /* how many strings, devices, ... stacks came before this chunk */
-    uint64_t time_ns, end_ns;         /* of the first and last event or sample; of a base, twice its time */
+    uint64_t time_ns, end_ns;         /* times of the first and the last event or sample; for a base, both are its
+                                       * time */
     uint64_t next_block;              /* events, base: the number that the next new block gets */
     uint64_t total, part_first;       /* base: blocks of the whole base; blocks in its parts before this one */
     const uint64_t *live_bytes;

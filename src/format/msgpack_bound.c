@@ -27,7 +27,7 @@ static bool take_number(struct walk *walk, unsigned width, uint64_t *value)
     return true;
 }
 
-/* Passes over one object's head and its own bytes. *children: how many objects after it are its elements. */
+/* Skips one object's head and its own bytes. *children: the number of objects after it that are its elements. */
 static bool take_head(struct walk *walk, uint64_t *children)
 {
     /* By the head's byte from 0xc0 on: width of the length or count after it, extra bytes, and children per unit of

@@ -1,7 +1,7 @@
 /*
  * Creates every file that memprof writes for its user. A file appears whole under its name or not at all. It never
- * replaces a file that the rule protects. It is written in its final folder under an unguessable name, and renamed at
- * the end. Pipes and devices are written in place. One thread at a time.
+ * replaces a file that the rule (struct mp_new_file_rule) protects. It is written in its final folder under an
+ * unguessable name, and renamed at the end. Pipes and devices are written in place. One thread at a time.
  */
 #pragma once
 
@@ -28,12 +28,12 @@ struct mp_new_file_rule {
 };
 
 struct mp_new_file {
-    int fd;        /* the caller closes it, before or after mp_new_file_put(); if it is nameless, after */
+    int fd;        /* the caller closes it, before or after mp_new_file_put(); for a nameless file, only after */
     bool in_place; /* a pipe, a device or stdout: nothing to rename */
     char *path;    /* the final path, with the user's links followed */
     char *name;    /* the temporary path; NULL: it has none */
     bool replaces, force;
-    dev_t device; /* the file that existed at opening: mp_new_file_put() replaces no other one */
+    dev_t device; /* the file that existed when this one was opened: mp_new_file_put() replaces no other file */
     ino_t inode;
 };
 
@@ -44,7 +44,7 @@ enum mp_status mp_new_file_open(const char *path, const struct mp_new_file_rule 
 /* Renames the file to its final name in one step. A file that appeared there meanwhile stays, except with
  * MP_NEW_FILE_FORCE. */
 enum mp_status mp_new_file_put(struct mp_new_file *file, struct mp_error *error);
-/* Frees everything but fd. Removes a file that was not put. Ignores a zero-initialised one. */
+/* Frees everything but fd. Removes a file that was not put. Ignores a zero-initialised struct. */
 void mp_new_file_close(struct mp_new_file *file);
 
 /* Renames a file if no file has the new name yet; errno says why not. */

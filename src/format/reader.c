@@ -26,7 +26,7 @@ struct mp_reader {
     struct mp_table_counts counts;
     uint64_t text_bytes; /* bytes of all strings so far */
     uint64_t next_block;
-    bool any_blocks;    /* a chunk that numbers blocks was seen: the first such chunk sets where numbers begin */
+    bool any_blocks;    /* a chunk that numbers blocks was seen; the first of these chunks sets where numbers begin */
     uint64_t sequence;  /* the number that the next chunk should have */
     uint64_t allowance; /* entries and block numbers that lost chunks may have had */
     uint64_t seen_lost_bytes;
@@ -62,7 +62,7 @@ static enum mp_status read_start(struct mp_reader *reader, const char *path, str
         enum mp_status status = mp_start_parse(reader->rows.at, (size_t)got, &reader->start, &length, &why);
         if (status == MP_DAMAGED && (size_t)got == want && want < MP_START_BYTES) continue;
         reader->start_bytes = length;
-        reader->start.start.starts_late |= status == MP_DAMAGED; /* unknown, so a copy must be able to have it */
+        reader->start.start.starts_late |= status == MP_DAMAGED; /* it is not known, so a copy must allow for it */
         if (!status || status == MP_DAMAGED) return MP_OK;
         return mp_fail(error, status, "%s: %s", path, why.text);
     }
@@ -273,7 +273,7 @@ static bool allow(struct mp_reader *reader, uint64_t wanted)
     return true;
 }
 
-/* Fills *chunk with made-up entries for those of lost chunks. */
+/* Fills *chunk with made-up entries in place of the entries of lost chunks. */
 static enum mp_status make_up(struct mp_reader *reader, struct mp_chunk *chunk, uint64_t missing)
 {
     const struct mp_table_layout *table = mp_table_of(chunk->kind);
@@ -322,7 +322,7 @@ static enum mp_status fill_gaps(struct mp_reader *reader, struct mp_chunk *chunk
     return MP_NOT_FOUND;
 }
 
-/* A lost chunk held at most MP_CHUNK_ENTRIES entries, and took some bytes. The lost bytes therefore bound the losses
+/* A lost chunk had at most MP_CHUNK_ENTRIES entries, and took some bytes. So the number of lost bytes limits the losses
  * that a file can claim. */
 static void count_lost(struct mp_reader *reader, uint64_t chunks)
 {

@@ -69,7 +69,7 @@ static inline struct mp_event mp_event_at(const struct mp_event_columns *columns
 #undef MP_EVENT_TAKE
 }
 
-/* True for an alloc before which the collector inserted a free, because it missed the program's own. The new reserved
+/* True for an alloc before which the collector inserted a free, because it missed the program's free. The new reserved
  * total may come between the two. */
 static inline bool mp_event_had_free_put_in(const struct mp_event_columns *columns, size_t at)
 {
@@ -130,7 +130,8 @@ struct mp_chunk {
     size_t mark_count;
     const uint64_t *live_bytes; /* per track, at the first event */
     size_t live_bytes_count;
-    /* A base of more than MP_CHUNK_ENTRIES blocks comes in several chunks. base_before: blocks in earlier ones. */
+    /* A base of more than MP_CHUNK_ENTRIES blocks comes in several chunks. base_before: number of blocks in earlier
+     * chunks. */
     uint64_t base_total, base_before;
 };
 

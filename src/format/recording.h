@@ -1,7 +1,7 @@
 /*
  * The contents of a snapshot file, as C structures: the contract between code that writes recordings (collector,
- * importers, tests) and code that reads them (model). docs/FORMAT.md describes their bytes; writer.c and reader.c write
- * and read those.
+ * importers, tests) and code that reads them (model). docs/FORMAT.md describes the bytes of a file, which writer.c
+ * writes and reader.c reads.
  *
  * Ids are indices into the tables of the same name, given in order of appearance, starting at 0: string 0 is "", stack
  * 0 is the empty stack, module 0 is "unknown". Times are nanoseconds of CLOCK_MONOTONIC since
@@ -47,7 +47,8 @@ struct mp_track {
 #define MP_TID_LANE  UINT32_MAX
 #define MP_LANE_NAME "ranges " /* followed by the lane's number, from 1 */
 struct mp_thread_info {
-    uint32_t tid; /* MP_TID_LANE: a lane for regions that belong to no thread; at most one of them is open at a time */
+    uint32_t tid; /* MP_TID_LANE: a lane for regions that belong to no thread; it has at most one open region at a
+                   * time */
     uint32_t name;
 };
 
@@ -144,7 +145,7 @@ struct mp_base_block {
     struct mp_request request;
 };
 
-/* The alloc event of a base's block, as far as it is known. The thread is not. */
+/* The alloc event of a base's block, as far as it is known (without the thread). */
 static inline struct mp_event mp_birth_of(const struct mp_base_block *block)
 {
 #define MP_BIRTH_TAKE(field, type) .field = block->field,
@@ -156,7 +157,7 @@ static inline struct mp_event mp_birth_of(const struct mp_base_block *block)
 #undef MP_BIRTH_TAKE
 }
 
-/* A base's block for the one that `event` allocated, without role and label. */
+/* A base's block for the block that `event` allocated, without role and label. */
 static inline struct mp_base_block mp_block_born(const struct mp_event *event)
 {
 #define MP_BORN_TAKE(field, type) .field = event->field,
@@ -183,11 +184,11 @@ struct mp_label {
     uint64_t time_ns;
     uint64_t block;
     uint8_t role;  /* enum mp_role */
-    uint32_t name; /* string id: the tensor's ("blocks.3.attn.weight"); 0: none */
+    uint32_t name; /* string id of the tensor's name ("blocks.3.attn.weight"); 0: none */
 };
 
 /* The holder of a live block, as a look found it. If a block has several rows, the last one counts. A row of block
- * MP_HOLDER_LOOK ends a look: `certain` says whether it saw everything; if not, `path` says what it left out. */
+ * MP_HOLDER_LOOK ends a look: `certain` says whether the look saw everything; if not, `path` says what it left out. */
 #define MP_HOLDER_LOOK UINT64_MAX
 struct mp_block_holder {
     uint64_t time_ns;
@@ -257,7 +258,7 @@ struct mp_past {
     uint64_t time_ns; /* when this time ended */
 };
 
-/* The peak of a track before the file's first event, at the time when it was first reached. Base blocks count. */
+/* The peak of a track before the file's first event, when it was first reached. Base blocks count. */
 struct mp_past_peak {
     uint64_t bytes, blocks, time_ns;
     uint64_t step;           /* step of the peak, from 1; 0: before the first step */
@@ -265,7 +266,7 @@ struct mp_past_peak {
     uint16_t track;
 };
 
-/* The blocks that were live at such a peak, by site, kind and module. */
+/* The blocks that were live at a peak before the file's first event, by site, kind and module. */
 struct mp_past_site {
     uint64_t bytes, blocks;
     uint32_t stack;
@@ -285,11 +286,12 @@ struct mp_ring_mark {
  * counts. */
 struct mp_coverage {
     uint64_t events, dropped;                    /* events in this file; events not recorded, for any reason */
-    uint64_t truncated_stacks, unmatched_stacks; /* cut at the depth limit; Python and native frames did not pair */
-    uint64_t totals_checked, totals_wrong;       /* comparisons of the allocator's own totals with ours; those that
-                                                  * differed */
-    uint64_t unknown_frees, missed_frees;        /* frees of blocks never seen; allocs at an address whose block was
-                                                  * still live */
+    uint64_t truncated_stacks, unmatched_stacks; /* number of stacks cut at the depth limit, and of stacks whose Python
+                                                  * and native frames did not pair */
+    uint64_t totals_checked, totals_wrong;       /* number of comparisons of the allocator's own totals with memprof's,
+                                                  * and number of differences */
+    uint64_t unknown_frees, missed_frees;        /* number of frees of unseen blocks, and of allocs at the address of a
+                                                  * block that was still live */
     uint32_t *sources, source_count;             /* string ids: "torch", "api", ... */
     uint32_t *notes, note_count;                 /* string ids: sentences */
     uint32_t *limits, limit_count; /* string ids: sentences on data that is missing because of a limit (a ring, a
@@ -304,7 +306,7 @@ struct mp_exit {
     uint64_t time_ns;
     uint32_t text; /* string id: "exit 0", "killed by SIGKILL", "replaced by exec", "collector was killed" */
 };
-/* The beginning of mp_exit.text if the process had not ended: in a snapshot, or for a child that outlived the
+/* The beginning of mp_exit.text if the process had not ended, as in a snapshot or for a child that outlived the
  * command. */
 #define MP_STILL_RUNNING "still running"
 /* The whole mp_exit.text of a snapshot. A later recording of the same process begins with the same events. */

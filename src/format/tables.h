@@ -43,7 +43,7 @@ const struct mp_table_layout *mp_table_of(enum mp_chunk_kind kind);
 /* The number of entries read or written so far of each table with ids, by chunk kind. of[0] is unused. */
 struct mp_table_counts {
     uint64_t of[MP_CHUNK_STACKS + 1];
-    uint64_t segments; /* segments have ids, too, but not every chunk's meta counts them */
+    uint64_t segments; /* segments have ids, too, but not every meta map counts them */
 };
 
 static inline void mp_table_counts_add(struct mp_table_counts *counts, enum mp_chunk_kind kind, uint64_t count)
@@ -69,5 +69,5 @@ void mp_table_gather(const struct mp_field *field, const void *rows, size_t row,
  * is the index of the first value that breaks the rule. */
 bool mp_table_check(const struct mp_field *field, const uint64_t *values, size_t count, uint64_t first,
                     const struct mp_table_counts *counts, size_t *bad);
-/* The opposite of gather. The values must fit the field's width. */
+/* The opposite of mp_table_gather(). The values must fit the field's width. */
 void mp_table_scatter(const struct mp_field *field, void *rows, size_t row, size_t count, const uint64_t *from);

@@ -2,10 +2,9 @@
  * Writes a snapshot file chunk by chunk. When a call that writes a chunk returns, the chunk is whole in the page cache.
  * After a kill, a reader finds everything up to the last such call. One thread at a time.
  *
- * Tables (strings, frames, stacks, modules, devices, tracks, threads) only grow. Each call appends entries; their ids
- * continue those before. The caller must write a table entry before the first event that names it, since the writer
- * never reorders. Entry 0 of strings, stacks and modules is written like the others; its id is valid even before it is
- * written.
+ * Tables (strings, frames, stacks, modules, devices, tracks, threads) only grow. Each call appends entries, whose ids
+ * follow the earlier ones. The caller must write a table entry before the first event that names it, since the writer
+ * never reorders. Entry 0 of strings, stacks and modules is written like any other; its id is valid even before that.
  *
  * The writer refuses chunks that a reader would take for damage: ids not yet written, time that runs backwards, block
  * numbers far out of order. It returns MP_INVALID and writes nothing of that chunk.
@@ -100,9 +99,9 @@ enum mp_status mp_writer_base(struct mp_writer *writer, uint64_t time_ns, const 
 enum mp_status mp_writer_coverage(struct mp_writer *writer, const struct mp_coverage *coverage, struct mp_error *error);
 enum mp_status mp_writer_exit(struct mp_writer *writer, const struct mp_exit *how, struct mp_error *error);
 
-/* For a copy of a file with losses. Records that `chunks` are missing here, so that readers count them as lost, too. If
- * `next_block` exceeds the writer's own, the next new block gets that number. With `chunks` 0 that makes block numbers
- * begin above 0, in a file whose start says so (starts_late). */
+/* For a copy of a file with losses: records that `chunks` chunks are missing here, so that readers count them as lost,
+ * too. If `next_block` exceeds the writer's own, the next new block gets that number. With `chunks` 0, this makes block
+ * numbers begin above 0, in a file whose start says so (starts_late). */
 void mp_writer_lost(struct mp_writer *writer, uint64_t chunks, uint64_t next_block);
 
 uint64_t mp_writer_bytes(const struct mp_writer *writer);  /* written so far */
@@ -123,8 +122,8 @@ struct mp_written {
     size_t count;
 };
 enum mp_status mp_writer_written(const struct mp_writer *writer, struct mp_written *written, struct mp_error *error);
-/* Appends the chunks of `from` that begin at `offset` or later, unchanged. The caller must have written everything
- * before them to `writer`, too, with the same ids and block numbers. */
+/* Appends the chunks of `from` that begin at `offset` or later, unchanged. The caller must have written all earlier
+ * contents to `writer`, too, with the same ids and block numbers. */
 enum mp_status mp_writer_copy(struct mp_writer *writer, const struct mp_written *from, uint64_t offset,
                               struct mp_error *error);
 

@@ -1,4 +1,4 @@
-/* Shared by the writer's own files: writer.c writes chunks, writer_copy.c copies those of another file. */
+/* Only for the writer's own files: writer.c writes chunks, writer_copy.c copies chunks of another file. */
 #pragma once
 
 #include "base/vec.h"

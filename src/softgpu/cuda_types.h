@@ -1,8 +1,8 @@
 /*
  * The types of NVIDIA's driver API that the stand-ins and their programs use, written from its documentation and with
- * its names. The recorder has a header of its own (capture/cuda/driver_abi.h). These types are deliberately a second
- * reading of the documentation: an error in one of the two makes a test fail. If NVIDIA's headers are installed,
- * tests/e2e/check_cuda_nvidia.py compares this one with them.
+ * its names. The recorder has a header of its own (capture/cuda/driver_abi.h). These types are deliberately written a
+ * second time from the documentation: an error in one of the two headers makes a test fail. If NVIDIA's headers are
+ * installed, tests/e2e/check_cuda_nvidia.py compares this one with them.
  */
 #pragma once
 

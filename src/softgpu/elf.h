@@ -1,5 +1,5 @@
 /*
- * Reads the device memory that a compiled kernel needs from the ELF file that NVIDIA's compilers made of it. For the
+ * Reads how much device memory a compiled kernel needs, from the ELF file that NVIDIA's compilers made. For the
  * stand-in driver and the stand-in runtime. Reads nothing beyond `length`. Allocates nothing; any thread; the only
  * error is "not found".
  */

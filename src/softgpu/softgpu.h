@@ -1,5 +1,5 @@
 /*
- * The stand-in driver's own ledger, with which a test compares a recording. Its libcuda.so.1 exports these functions in
+ * The stand-in driver's own ledger. A test compares it with a recording. Its libcuda.so.1 exports these functions in
  * addition to the driver API; only our programs know them.
  *
  * The driver also appends the ledger to the file that $SOFTGPU_LEDGER names, one line per entry, in the order of its
@@ -95,16 +95,17 @@ void softgpu_live(struct softgpu_digest *of);
 /* Writes buffered lines to the ledger's file. */
 void softgpu_flush(void);
 const char *softgpu_class_name(enum soft_class class);
-/* Sets a value that the calling thread reads back before its next kernel. `address`: where (0: anywhere); `widths`: in
- * how many bytes, a sum of 1, 4 and 8. The policy "ones" takes precedence. */
+/* Sets a value that the calling thread reads back before its next kernel. `address`: where it reads (0: anywhere).
+ * `widths`: how many bytes it reads, a sum of 1, 4 and 8 for each possible number. The policy "ones" takes
+ * precedence. */
 void softgpu_expect(uint64_t address, unsigned widths, uint64_t value);
-/* Describes a kernel: bytes of its code, and of local memory for each thread. False: this describer does not know
- * it. */
+/* Describes a kernel: bytes of its code, and of local memory for each thread. False: this describer does not know the
+ * kernel. */
 typedef bool soft_describe(const void *function, int capability, uint64_t *bytes, uint64_t *local);
 /* Gives the driver a describer. The driver calls it when a kernel is first launched, under the driver's lock. */
 void softgpu_describe(soft_describe *describe);
 /* For libraries that launch a kernel of their own. cuBLAS takes its share of a device at its first kernel there. NCCL
- * takes one at each launch that `connects`: the first of a communicator that carries 1 MiB or more. They return a
+ * takes its share at each launch that `connects`: the first of a communicator that carries 1 MiB or more. They return a
  * CUresult. */
 int softgpu_cublas_launch(void *stream);
 int softgpu_nccl_launch(bool connects, void *stream);

@@ -16,7 +16,7 @@ struct soft_state {
         int32_t padding;
         uint64_t used[SOFT_DEVICES]; /* by the device's physical ordinal; includes contexts */
     } processes[SOFT_PROCESSES];
-    uint64_t readings[SOFT_DEVICES]; /* how often somebody began to read what each device has in use */
+    uint64_t readings[SOFT_DEVICES]; /* how often a program began to read the used memory of each device */
 };
 
 /* The 16 bytes of a device's UUID, and NVML's text for it ("GPU-50f7a9d0-..."). */

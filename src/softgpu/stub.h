@@ -1,7 +1,7 @@
 /*
  * Functions of NVIDIA's libraries that are not imitated. They exist so that libraries that link them can be loaded. A
- * STUB returns its library's soft_stub_result() and prints its name once. A QUIET_STUB stands in for a function that
- * only computes, so doing nothing is right. A LAUNCHING_STUB computes with a kernel, which soft_launched() counts. A
+ * STUB returns its library's soft_stub_result() and prints its name once. A QUIET_STUB is for a function that only
+ * computes, so doing nothing is right. A LAUNCHING_STUB computes with a kernel, which soft_launched() counts. A
  * MAKING_STUB stores a new handle through its first argument.
  */
 #pragma once

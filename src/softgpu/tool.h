@@ -1,6 +1,6 @@
 /*
- * Calls from the stand-in driver to the stand-in of CUPTI: their only interface. NVIDIA's own interface is private and
- * is not imitated. All calls come on the thread that called the driver.
+ * Calls from the stand-in driver to the stand-in of CUPTI, which are their only interface. NVIDIA's own interface is
+ * private and is not imitated. All calls come on the thread that called the driver.
  */
 #pragma once
 

@@ -1,6 +1,6 @@
 /*
  * The functions of PyTorch's libc10 through which its allocators report, by their mangled names. The recorder defines
- * functions of these names that are called first, attach probes the originals, and doctor looks whether an installed
+ * functions of these names, which are called first. `attach` probes the originals. `doctor` checks whether an installed
  * libc10 has them.
  */
 #pragma once

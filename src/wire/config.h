@@ -15,10 +15,10 @@
 
 #define MP_SESSION_VARIABLE "MEMPROF_SESSION"
 #define MP_SESSION_VERSION  '1'
-/* The CUDA driver reads the first in cuInit(), NVTX the second: the library that gets their callbacks. */
+/* The CUDA driver reads the first variable in cuInit(), NVTX the second. Each names the library that gets callbacks. */
 #define MP_CUDA_VARIABLE "CUDA_INJECTION64_PATH"
 #define MP_NVTX_VARIABLE "NVTX_INJECTION64_PATH"
-/* "libunwind": that library walks native stacks. Needed before the session answers. */
+/* "libunwind": libunwind walks native stacks. The recorder needs this before the session answers. */
 #define MP_UNWIND_VARIABLE "MEMPROF_UNWIND"
 
 #define MP_STEP_RANGE_ROOM 256
@@ -27,20 +27,20 @@
 
 struct mp_record_config {
     bool native_stacks, python_stacks, free_stacks;
-    bool libunwind; /* walks native stacks, in place of memprof's own rules */
+    bool libunwind; /* libunwind walks native stacks, instead of memprof's own rules */
     bool torch, cpu_tensors;
-    bool cupti, hooks;   /* how the driver's calls are seen: CUPTI if it is free, else hooks */
+    bool cupti, hooks;   /* ways to see the driver's calls: CUPTI if it is free, else hooks */
     bool cpu_throughout; /* false: CPU tensors are recorded only until a block on another device comes */
     bool wait_when_full;
     bool follow;           /* children and exec'ed programs too */
     bool attached;         /* memprof attached to a running program: earlier blocks are not recorded */
-    bool paused;           /* until the program calls start */
+    bool paused;           /* recording waits until the program calls start */
     bool force;            /* a file that the program asks for may replace an existing one */
     bool shim;             /* python/libmemprof_torch asks PyTorch for its own data */
-    bool holders;          /* look for holders of tensors at steps, too, not only at the end */
+    bool holders;          /* look for holders of tensors also at steps, not only at the end */
     bool torch_history;    /* requests to PyTorch's CUDA allocator: requested bytes, stream, pool */
-    bool untried_history;  /* also on versions of PyTorch on which this was never tested */
-    uint32_t max_events;   /* how many of the newest events the file keeps; 0: all */
+    bool untried_history;  /* torch_history also on versions of PyTorch on which it was never tested */
+    uint32_t max_events;   /* number of the newest events that the file keeps; 0: all */
     uint32_t sample_bytes; /* layers torch and app: mean bytes between two samples (base/sampling.h); 0: all blocks */
     uint32_t host_bytes;   /* the C allocator: mean bytes between two samples; 0: no blocks */
     uint32_t holders_ms;   /* the most time that a look for holders may take */
@@ -67,7 +67,7 @@ struct mp_record_config {
 void mp_record_config_defaults(struct mp_record_config *config);
 /* Writes `config` as key=value pairs, separated by ';'. Returns false if `room` is too small. */
 bool mp_record_config_format(const struct mp_record_config *config, char *text, size_t room);
-/* Passes over unknown keys: an older recorder may meet a newer collector. */
+/* Ignores unknown keys, since an older recorder may get the text from a newer collector. */
 void mp_record_config_parse(const char *text, struct mp_record_config *config);
 
 /* The greeting that a process sends on the session's socket, and the collector's answer. SCM_RIGHTS brings the
@@ -84,9 +84,10 @@ struct mp_greeting_answer {
     int64_t clock_shift_ns; /* to be added to the process's clock, which differs in a time namespace */
 };
 
-/* A process that cannot be recorded leaves a folder, because a folder needs no descriptor. Its name is the socket's,
- * this suffix, and three numbers, each with a dot behind it: its errno, its pid, and the pid of the nearest ancestor
- * with a recorder in its memory (0: none). The process's name follows, with at most MP_PROCESS_NAME letters. */
+/* A process that cannot be recorded leaves a folder, because a folder needs no descriptor. Its name consists of the
+ * socket's name, this suffix, and three numbers, each with a dot behind it: its errno, its pid, and the pid of the
+ * nearest ancestor with a recorder in its memory (0: none). The process's name follows, with at most MP_PROCESS_NAME
+ * letters. */
 #define MP_REFUSED_SUFFIX ".refused."
 #define MP_REFUSED_FORM   "%03d.%010u.%010u."
 #define MP_PROCESS_NAME   16

@@ -14,8 +14,8 @@ enum mp_record_type {
     MP_RECORD_SNAPSHOT = 66,   /* a question: the collector writes a file of the present state, then
                                 * header.snapshot_answer; `bytes` is the question's number. `name`: the path that the
                                 * program asked for; 0: choose one next to the recording. With a path, the program's
-                                * descriptor `address` is the empty file to write to; `moment_ns` not 0: the errno
-                                * because of which it could not make the file */
+                                * descriptor `address` is the empty file to write to; if `moment_ns` is not 0, it is the
+                                * errno with which the program failed to make the file */
     MP_RECORD_LABEL = 67,      /* no question: the contents of the live block that contains `address` are `kind` (enum
                                 * mp_role) and `name` */
     MP_RECORD_HOLDER = 70,     /* no question: the holder of the live block that contains `address` is `name`, of `kind`
@@ -51,7 +51,8 @@ struct mp_record {
     uint64_t time_ns; /* CLOCK_MONOTONIC */
     uint64_t address;
     uint64_t bytes;
-    uint64_t total_allocated, total_reserved; /* the allocator's own, after the event; or MP_RECORD_TOTAL_UNKNOWN */
+    uint64_t total_allocated, total_reserved; /* the allocator's own totals after the event; or
+                                               * MP_RECORD_TOTAL_UNKNOWN */
     uint32_t stack;                           /* node id */
     uint32_t name;                            /* string id; alloc: the path of the module that was running */
     uint16_t track;                           /* index of the spool's track table */
@@ -63,7 +64,7 @@ struct mp_record {
 
 /* Facts about a block that a hook passes and its record carries unchanged. They are members of struct mp_record and of
  * struct mp_block_facts (capture/core/recorder.h) with the same names. E declares a member that the event in the file
- * has, too; C declares one that only the collector looks at. */
+ * has, too; C declares a member that only the collector uses. */
 #define MP_FACT_FIELDS(E, C)                                                                                           \
     E(track, uint16_t)                                                                                                 \
     E(kind, enum mp_kind)                                                                                              \

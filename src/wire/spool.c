@@ -2,7 +2,8 @@
 
 #include <linux/futex.h>
 
-/* Rooms are bounds, not costs: only committed space takes memory. The tables span about 220 MiB of the file. */
+/* The room of a table is a bound, not a cost: only committed space takes memory. The tables span about 220 MiB of the
+ * file. */
 static const struct {
     size_t entry_bytes;
     uint64_t room;

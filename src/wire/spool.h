@@ -49,9 +49,9 @@ enum mp_ring_state {
 struct mp_ring {
     /* recorder */
     _Atomic uint64_t head;
-    _Atomic uint64_t open_since; /* since when a hook has been running, in monotonic ns; 0: none is. Stored before the
-                                  * hook reads the clock for its record. No record can then be older than the value that
-                                  * the collector saw here */
+    _Atomic uint64_t open_since; /* begin of the running hook, in monotonic ns; 0: no hook runs. Stored before the hook
+                                  * reads the clock for its record, so no record can be older than the value that the
+                                  * collector sees here */
     _Atomic uint64_t dropped;    /* records lost because the ring was full */
     _Atomic uint32_t state;      /* enum mp_ring_state; the collector sets it back to FREE */
     uint32_t tid;
@@ -73,9 +73,9 @@ enum mp_spool_table_id {
 };
 
 struct mp_spool_table {
-    uint64_t offset;            /* in the file */
+    uint64_t offset;            /* offset in the file */
     uint64_t room;              /* the most entries that it can ever have (bytes for strings) */
-    _Atomic uint64_t committed; /* collector: how many entries may be touched */
+    _Atomic uint64_t committed; /* collector: number of entries that may be touched */
     _Atomic uint64_t count;
 };
 
@@ -97,7 +97,7 @@ struct mp_wire_module {
     uint64_t start, end, bias;
     struct mp_file_id file; /* only the build-id is filled in; the collector looks up the rest */
     uint32_t path;
-    uint32_t generation; /* modules may be unloaded: where ranges overlap, the highest generation counts */
+    uint32_t generation; /* modules may be unloaded: if ranges overlap, the highest generation counts */
 };
 
 struct mp_wire_track {
@@ -109,7 +109,7 @@ struct mp_wire_track {
     uint32_t name;     /* string id: a pool's name, 0 otherwise */
 };
 
-/* A device as the program's own driver numbers it. The index is its ordinal there, which depends on
+/* A device of the program's own driver. The index is the driver's ordinal of the device, which depends on
  * CUDA_VISIBLE_DEVICES. */
 #define MP_SPOOL_DEVICES 64
 struct mp_spool_device {
@@ -119,7 +119,7 @@ struct mp_spool_device {
 
 /* How CUPTI's memory records compare with its callbacks. */
 struct mp_spool_cupti {
-    _Atomic uint64_t records, agreed; /* memory records; those that agree with a callback */
+    _Atomic uint64_t records, agreed; /* number of memory records, and of records that agree with a callback */
     _Atomic uint64_t without_call;    /* records without a callback */
     _Atomic uint64_t without_record;  /* calls without a record, at the end */
     _Atomic uint64_t different;       /* records that give another address or size than their call */
@@ -193,24 +193,24 @@ struct mp_spool_header {
     struct mp_spool_answer answer;
     struct mp_spool_snapshot_answer snapshot_answer;
     char schedule[MP_SPOOL_SCHEDULE]; /* for `memprof recover`, in the form of collect/recording/schedule.h; "": none */
-    /* One of the two is for the number of records that the file and the rings give as taken. The other is older, or is
-     * from a write that may be incomplete. */
+    /* One of the two marks is for the number of taken records that the file and the rings show. The other mark is
+     * older, or comes from a write that may be incomplete. */
     struct mp_schedule_mark schedule_marks[2];
     _Alignas(64) struct mp_spool_look look; /* hooks read it, so nothing else in its cache line may change often */
 
     /* recorder */
     _Alignas(64) _Atomic uint32_t rings_used;
     _Atomic uint32_t look_begun, look_ended; /* numbers of the last looks that began and ended */
-    _Atomic uint32_t look_wakes;             /* 1: SIGURG makes the program look. 0: do not send it, the program may
-                                              * handle it itself */
+    _Atomic uint32_t look_wakes;             /* 1: SIGURG makes the program look. 0: do not send it, since the program
+                                              * may use it for something else */
     _Atomic uint32_t program_left;           /* 1: the program ran its exit handlers */
     _Atomic uint32_t rung;                   /* 1: the doorbell was rung and the collector has not yet noticed */
     _Atomic uint32_t ring_waiters;           /* threads that are waiting for a ring */
-    _Atomic uint64_t dropped_no_ring;        /* no ring was free for their thread */
+    _Atomic uint64_t dropped_no_ring;        /* events of threads for which no ring was free */
     _Atomic uint64_t dropped_no_track;       /* the table of tracks is full */
-    _Atomic uint64_t dropped_no_memory;      /* their thread found no memory for its room, or its ring */
+    _Atomic uint64_t dropped_no_memory;      /* events of threads without memory for their data or their ring */
     _Atomic uint64_t dropped_inside;         /* events that came during a hook of their thread, or during its attach */
-    _Atomic uint64_t dropped_unattached;     /* before the system had a descriptor or memory for attaching */
+    _Atomic uint64_t dropped_unattached;     /* events before the system had a descriptor or memory for attaching */
     _Atomic uint64_t dropped_refused;        /* 1: the system refused a call, and recording ended with this event */
     _Atomic uint64_t left_hooks;             /* hooks that the program left by a jump; the event of each is lost */
     _Atomic uint64_t truncated_stacks, unmatched_stacks, lost_stacks; /* lost: no room in the tables */
@@ -220,7 +220,7 @@ struct mp_spool_header {
     _Atomic uint32_t sources;            /* bits: enum mp_source */
     _Atomic uint32_t has_cuda_allocator; /* 1: PyTorch's CUDA allocator was loaded when the driver refused memory of a
                                           * device */
-    _Atomic uint32_t devices_changed;    /* counts changes that may have moved the devices' totals: contexts, modules,
+    _Atomic uint32_t devices_changed;    /* counts events that may have changed the devices' totals: contexts, modules,
                                           * libraries */
     struct mp_spool_cupti cupti;
     struct mp_spool_device devices[MP_SPOOL_DEVICES];
@@ -244,7 +244,8 @@ enum mp_source {
 static_assert(sizeof(struct mp_spool_header) <= MP_SPOOL_HEADER_BYTES, "the header must fit its pages");
 static_assert(sizeof(struct mp_record) == 64, "a record is a cache line");
 
-/* Fills in the tables' offsets and rooms, which recorder and collector compute alike. Returns the size of the file. */
+/* Fills in the tables' offsets and rooms, which recorder and collector compute in the same way. Returns the size of the
+ * file. */
 uint64_t mp_spool_layout(struct mp_spool_table tables[MP_TABLES]);
 size_t mp_spool_entry_bytes(enum mp_spool_table_id table);
 /* The byte of the file at which a table begins; of MP_TABLES the file's end. */

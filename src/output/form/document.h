@@ -30,7 +30,8 @@ void mp_document_cell(struct mp_document *document, const char *format, ...) __a
 /* Writes a cell. On a page a bar of length `part` / `whole` is drawn behind it; no bar if `whole` is 0. */
 void mp_document_bar(struct mp_document *document, uint64_t part, uint64_t whole, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-/* Writes a number as a cell, unchanged: unlike texts it is not protected from being taken for a formula. */
+/* Writes a number as a cell, unchanged. Texts, but not numbers, get an apostrophe if a spreadsheet would take them for
+ * a formula. */
 void mp_document_number(struct mp_document *document, const char *number);
 void mp_document_end_table(struct mp_document *document);
 /* True if the report is written as CSV. */

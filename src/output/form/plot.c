@@ -36,7 +36,7 @@ void mp_plot_start(struct mp_buffer *out, const struct mp_plot *plot, const char
                      shows);
 }
 
-/* Draws lines at round sizes. All use one unit, with as many digits as the distance between two needs. */
+/* Draws lines at round sizes. All sizes use one unit, with as many digits as the distance between two lines needs. */
 void mp_plot_sizes(struct mp_buffer *out, const struct mp_plot *plot)
 {
     static const char *const names[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
@@ -155,8 +155,8 @@ static void put_highest(struct mp_buffer *out, const struct mp_plot *plot, const
                      mp_format_bytes(number, drawn->highest));
 }
 
-/* Writes the curves' names side by side above the plot: at the curves they might overlap, as two runs' peaks are often
- * close. */
+/* Writes the curves' names side by side above the plot: next to the curves, two names might overlap, because the peaks
+ * of two runs are often close. */
 static void put_legend(struct mp_buffer *out, const struct mp_plot *plot, const struct mp_drawn_curve *curves,
                        const struct drawn *drawn)
 {

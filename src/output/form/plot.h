@@ -33,7 +33,7 @@ struct mp_drawn_curve {
     uint16_t track;
     const struct mp_window *window;
     const char *name; /* used if there are two curves */
-    uint64_t peak;    /* as in the report's text, which may count only filtered blocks */
+    uint64_t peak;    /* the report's peak, which may count only filtered blocks */
 };
 
 /* Draws one curve, or two: before and after. A column shows the track's maximum of allocated bytes. Time 0 of each

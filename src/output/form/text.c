@@ -103,7 +103,7 @@ const char *mp_time(uint64_t ns)
     return mp_format_duration(number_room(), ns);
 }
 
-/* A struct, since a va_list may be an array, and its address then cannot be passed on. */
+/* A va_list in a struct: it may be an array, whose address cannot be passed on. */
 struct values {
     va_list list;
 };

@@ -30,7 +30,7 @@ void mp_say(struct mp_text *text, const char *format, ...) __attribute__((format
 void mp_heading(struct mp_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Writes a line "^3 more; -n 20 shows more^" if rows were left out. */
 void mp_say_more(struct mp_text *text, size_t left_out, size_t limit);
-/* The number of rows shown of `count`; limit 0: all. */
+/* The number of shown rows of `count`; limit 0: all. */
 static inline size_t mp_shown(size_t count, size_t limit)
 {
     return limit && limit < count ? limit : count;

@@ -22,7 +22,7 @@ struct mp_page_columns {
 /* Repeated values, as pairs of value and length. */
 struct mp_page_runs {
     struct mp_buffer to;
-    uint64_t value, length, count; /* value and length of the current run; number of ended runs */
+    uint64_t value, length, count; /* `value`, `length`: of the current run; `count`: number of ended runs */
 };
 
 void mp_page_runs_add(struct mp_page_runs *runs, uint64_t value);

@@ -143,7 +143,7 @@ static uint32_t page_modules_of(struct page_modules *modules, uint32_t block)
     return mp_page_words_number(&modules->paths, path, length);
 }
 
-#define ADDRESS_LIMIT (UINT64_C(1) << 53) /* a JavaScript number holds no more */
+#define ADDRESS_LIMIT (UINT64_C(1) << 53) /* larger integers are not exact in JavaScript */
 
 enum page_op { OP_ALLOC = 0, OP_FREE = 1 };
 
@@ -175,7 +175,7 @@ static unsigned page_address_shift(const struct mp_model *model)
     return (unsigned)__builtin_ctzll(bits);
 }
 
-/* Writes how many blocks ago the address was last in use, or 0 and the address. Allocators reuse few addresses, so the
+/* Writes how many blocks ago the address was last used; or 0, and the address. Allocators reuse few addresses, so the
  * numbers are small. */
 static void add_address(struct page_track_columns *track, struct page_shared *shared, uint64_t address)
 {
@@ -461,7 +461,7 @@ static void add_step(struct maker *make, uint32_t event)
         page_track_step(&make->tracks[i]);
 }
 
-/* Notes the tracks' events before the last step's end, if that is now: after `events` events. */
+/* If the last step ends after `events` events, notes the numbers of the tracks' events up to now. */
 static void end_steps(struct maker *make, uint32_t events)
 {
     if (!make->steps.count || make->steps.at[make->steps.count - 1].end != events) return;

@@ -55,7 +55,7 @@ static uint32_t graph_node(struct mp_page_stacks *stacks, const struct mp_model_
     return number;
 }
 
-/* `lines` are those of the frame. */
+/* `lines`: the frame's lines. */
 static void write_frame(struct mp_page_stacks *stacks, const struct mp_model_frame *frame,
                         const struct mp_stack_lines *lines, struct mp_page_stack_columns *columns)
 {
@@ -79,7 +79,7 @@ static void write_frame(struct mp_page_stacks *stacks, const struct mp_model_fra
     columns->line_count += frame->line_count;
 }
 
-/* Marks every node on the way from a site to the root with 0; the others keep MP_NONE. */
+/* Marks every node on the path from a site to the root with 0. Other nodes keep MP_NONE. */
 static void mark_paths(const struct mp_page_stacks *stacks, uint32_t *node_of_stack)
 {
     node_of_stack[0] = 0;

@@ -1,5 +1,5 @@
 /*
- * The stacks that a page shows, as smaller tables: only the used ones, numbered in order of first use. A page's *site*
+ * The stacks that a page shows, as smaller tables: only used entries, numbered in order of first use. A page's *site*
  * is the stack of a block or a note; the path of its frames is in a tree of nodes.
  */
 #pragma once
@@ -40,7 +40,7 @@ struct mp_page_stack_columns {
 
 /* `words`: receives the texts about frames. */
 void mp_page_stacks_init(struct mp_page_stacks *stacks, const struct mp_model *model, struct mp_page_words *words);
-/* These give the page's site of a stack of the model, and the page's number of a string of the model. */
+/* The first gives the page's site for a stack of the model, the second the page's number for a string of the model. */
 uint32_t mp_page_stacks_site(struct mp_page_stacks *stacks, uint32_t stack);
 uint32_t mp_page_stacks_string(struct mp_page_stacks *stacks, uint32_t string);
 /* Fills in the columns, once every site and string is known. The caller frees them. */

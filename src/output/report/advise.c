@@ -227,14 +227,14 @@ static void find_words(const struct mp_model *model, const struct mp_change *cha
     }
 }
 
-/* As recorded; savings are counted from the replay's. */
+/* The recorded peak, for display. Savings are relative to the replay's peak. */
 static uint64_t reserved_peak(const struct mp_advise *advise)
 {
     return advise->tuning.recorded_reserved ? advise->tuning.recorded_reserved : advise->reserved;
 }
 
-/* The most bytes requested at a time are a lower bound if they are known: not if only blocks are, or if less was
- * reserved. */
+/* True if the most bytes requested at one time are a lower bound. They are none if only block sizes are known, or if
+ * less was reserved. */
 static bool has_bound(const struct mp_advise *advise)
 {
     return advise->has_allocator && advise->tuning.bound <= advise->reserved;

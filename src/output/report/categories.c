@@ -7,8 +7,8 @@
 #include "output/report/columns.h"
 
 #define WHOLE_BAR  "▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇"
-#define SHOWN_PART 50  /* a previous graph below 1/50 of the peak is not worth a line */
-#define MOSTLY     200 /* all but 1/200 count as all */
+#define SHOWN_PART 50  /* a previous graph gets a line from 1/50 of the peak on */
+#define MOSTLY     200 /* if less than 1/200 is missing, it counts as all */
 #define BAR_MAX    30  /* characters, of three bytes each, for the whole */
 
 bool mp_categories_any(const struct mp_sites *categories)

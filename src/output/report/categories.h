@@ -11,7 +11,7 @@ bool mp_categories_any(const struct mp_sites *categories);
 /* "a guess", "2.1 GiB of it a guess", or "". */
 #define MP_GUESS_TEXT (MP_UNIT_TEXT + 20)
 const char *mp_guess_text(char *to, uint64_t guessed, uint64_t bytes);
-/* A row for each, with a bar; the largest first, bytes without a category last. */
+/* Writes a row with a bar for each category: the largest first, bytes without a category last. */
 void mp_categories_text(struct mp_text *text, const struct mp_sites *categories);
 /* An array under "categories"; null if no block has a category. */
 void mp_categories_json(struct mp_json *json, const struct mp_sites *categories);

@@ -186,7 +186,7 @@ static const struct mp_column *site_column(const struct mp_column *const *column
 }
 
 /* Finds how rows with equal site texts are distinguished; the caller frees the result. NULL if there are no sites, or
- * if the rows' maker has decided that. */
+ * if the caller has its own distinctions. */
 static struct mp_site_apart *tell_apart(const struct mp_rows *rows, const struct mp_column *site)
 {
     struct mp_sites shown = {.count = rows->count - rows->first};

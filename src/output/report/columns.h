@@ -1,5 +1,5 @@
 /*
- * One description of a table, of which all its forms are made: aligned text, a table of a document (Markdown, HTML,
+ * One description of a table, from which all its forms are made: aligned text, a table of a document (Markdown, HTML,
  * CSV) and an array of JSON objects. Users may choose the columns and their order; JSON has all columns that have a
  * key. "For people" below means text and documents.
  */
@@ -14,20 +14,21 @@
 #include "output/report/sites.h"
 
 enum mp_unit {
-    MP_NAME,           /* a text; NULL: null in JSON, empty for people. This unit and the next are left-aligned */
+    MP_NAME,           /* a text; NULL: null in JSON, empty for people. MP_NAME and MP_STRING are left-aligned */
     MP_STRING,         /* the number of one of the model's strings */
-    MP_STRING_OR_NONE, /* the same, but 0 means NULL as above */
+    MP_STRING_OR_NONE, /* the number of one of the model's strings; 0 counts as NULL */
     MP_WORD,           /* a number that `word` of the column names */
     MP_TRACK,          /* the number of a track; its id is shown */
     MP_ADDRESS,        /* "0x7f00" */
     MP_SITE,           /* a stack; the last column in text */
-    MP_COUNT,          /* for this unit and the next, MP_BYTES_UNKNOWN, and MP_NONE of 4 bytes, are null or "-" */
+    MP_COUNT,          /* in this unit and the next, unknown values (MP_BYTES_UNKNOWN, or MP_NONE of 4 bytes) are null
+                        * or "-" */
     MP_BYTES,
     MP_CHANGE,   /* bytes with their sign */
     MP_DURATION, /* ns */
     MP_FLAG,     /* true or false */
     MP_REAL,     /* `real`; NAN is null */
-    MP_SHARE,    /* of `whole`: "12.5 %", in HTML with a bar; a fraction in JSON and CSV */
+    MP_SHARE,    /* a share of `whole`: "12.5 %", in HTML with a bar; a fraction in JSON and CSV */
 };
 
 /* One value, which comes with the column's style. */
@@ -44,8 +45,8 @@ struct mp_value {
 
 /* A list of columns ends with a column without title and key. */
 struct mp_column {
-    const char *title, *key; /* title for people, NULL: shown only if chosen, by its key. key in JSON, NULL: not in
-                              * JSON */
+    const char *title, *key; /* `title` for people (NULL: shown only if the user chooses the key); `key` in JSON (NULL:
+                              * not in JSON) */
     enum mp_unit unit;
     unsigned short offset, width; /* of the row's member with the value: a text, or an unsigned number of 1 to 8
                                    * bytes */
@@ -55,11 +56,12 @@ struct mp_column {
     bool not_in_text, zero_is_none;
     bool right; /* a text that is right-aligned */
     bool wide;  /* text: the last column, without a width of its own, like a stack */
-    bool inner; /* the value is a member of the struct that `inner` of the rows finds; unknown if it finds none */
+    bool inner; /* the value is a member of the struct that the rows' inner() finds; unknown if it finds none */
     enum mp_style style;
     const char *(*word)(unsigned number);
     const char *noun;                                                     /* without heads, a count is "3 blocks" */
-    void (*get)(struct mp_value *value, const void *of, const void *row); /* replaces the member; `of`: the rows' */
+    void (*get)(struct mp_value *value, const void *of, const void *row); /* gives the value in place of the member;
+                                                                           * `of`: the rows' `of` */
     void (*put)(struct mp_json *json, const char *key, const void *of, const void *row); /* JSON only: any value */
 };
 #define MP_MEMBER(type, member) .offset = offsetof(type, member), .width = sizeof(((type *)NULL)->member)

@@ -5,7 +5,7 @@
 #include "output/form/document.h"
 #include "output/report/reports.h"
 
-/* Peak and end of one of the recordings, in the order in which the user named them. */
+/* Facts about one of the recordings, which are in the order in which the user named them. */
 struct mp_compared {
     const char *path;
     uint64_t peak_bytes, outstanding_bytes, allocated_bytes;
@@ -26,7 +26,7 @@ struct mp_comparison {
     const struct mp_compared *all;
     size_t count;
     const struct mp_view *view;
-    uint64_t most; /* the largest change of a row shown; 0: not known */
+    uint64_t most; /* the largest change in a shown row; 0: not known */
 };
 
 void mp_compare_json(struct mp_json *json, const struct mp_comparison *comparison);

@@ -55,7 +55,8 @@ static bool is_text(const struct mp_buffer *buffer, const char *text)
 
 void mp_function_name(struct mp_buffer *out, const char *function)
 {
-    static const char within[] = " const::"; /* after the parameters of a method: a function inside it follows */
+    static const char within[] = " const::"; /* after a method's parameters: the name of a function inside the method
+                                              * follows */
     struct mp_buffer name = {0};
     int depth = 0;
     char before = 0;
@@ -99,7 +100,7 @@ bool mp_line_is_start(const struct mp_stack_line *line)
 bool mp_line_is_meaningful(const struct mp_stack_line *line)
 {
     if (!line->function || mp_stack_is_allocator(line) || mp_line_is_start(line)) return false;
-    struct mp_buffer name = {0}; /* compared without parameters, which may contain any name */
+    struct mp_buffer name = {0}; /* the name is compared without its parameters, which may contain any name */
     mp_function_name(&name, line->function);
     bool plumbing = mp_torch_is_plumbing((const char *)name.data, name.size);
     mp_buffer_free(&name);

@@ -1,4 +1,4 @@
-/* Chooses the calls of a stack that show what was done, or in which it differs from another. */
+/* Chooses the calls of a stack that show what was done, or in which the stack differs from another. */
 #pragma once
 
 #include "base/buffer.h"

@@ -1,5 +1,6 @@
 /*
- * Holders of blocks, as text and as JSON: with the findings of `leaks`, and alone. Rules as in output/report/reports.h.
+ * Holders of blocks, as text and as JSON: for the findings of `leaks`, and for `holders`. Rules as in
+ * output/report/reports.h.
  */
 #pragma once
 
@@ -15,8 +16,8 @@ void mp_holders_site_rows(struct mp_table *table, unsigned column, const struct 
 /* The first holder, for a cell: "trainer.history[*], 12 of 12 blocks"; empty if none is known. */
 void mp_holders_first_text(struct mp_buffer *out, const struct mp_model *model, const struct mp_holders *holders,
                            const struct mp_holders_site *site);
-/* Appends why holders of blocks of this site were not found, without a full stop. False if none is missing, or the
- * reason is unknown. `site` may be NULL. */
+/* Appends why holders of blocks of this site were not found, without a full stop. False if no holder is missing, or if
+ * the reason is unknown. `site` may be NULL. */
 bool mp_holders_why_missing(struct mp_buffer *sentence, const struct mp_holders_site *site);
 /* Advice that follows from the holders of findings. Each advice is given once, on a line of its own. */
 struct mp_holders_advised {

@@ -210,7 +210,7 @@ void mp_job_report_text(struct mp_text *text, const struct mp_job_view *job, con
     mp_job_coverage_text(text, job);
 }
 
-/* ---- the same as JSON ------------------------------------------------------------------------------------------- */
+/* ---- results as JSON ------------------------------------------------------------------------------------------- */
 
 MP_GETTER(get_peak, struct mp_job_outlier, it, value->number = mp_job_peak_of(of, it->process))
 

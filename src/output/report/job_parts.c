@@ -120,7 +120,7 @@ static void get_verdict(struct mp_value *value, const void *of, const void *row)
     if (process->verdict == MP_VERDICT_LEAK) value->style = MP_BOLD;
 }
 
-/* Gets the part that the recording lacks, or else its track. */
+/* Gets the missing part of the recording, or if nothing is missing, its track. */
 static void get_track(struct mp_value *value, const void *of, const void *row)
 {
     const struct mp_model *model = ((const struct mp_job_view *)of)->model;
@@ -392,7 +392,7 @@ static struct mp_rows finding_rows(const struct mp_job_view *job, const uint32_t
                    .order = order, .stacks = stacks, .below = put_kind, .apart_by = MP_APART_TRACKS_SHOWN);
 }
 
-/* In text, a cause that several processes have is one row: that of the process in which it grows most. */
+/* In text, a cause that several processes have gets one row, for the process in which it grows most. */
 void mp_job_findings_text(struct mp_text *text, const struct mp_job_view *job, size_t limit, bool full_stacks)
 {
     const struct mp_job_finding *all = job->model->job.findings.at;

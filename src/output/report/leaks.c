@@ -300,7 +300,7 @@ static void put_pinned_cache(struct mp_json *json, const struct mp_model *model)
     mp_json_end_object(json);
 }
 
-/* Bytes: reading values back leaves a few small blocks in the cache, which are not worth a line. */
+/* In bytes: reading values back leaves a few small blocks in the cache, which need no line. */
 #define PINNED_LEAST (UINT64_C(1) << 20)
 
 void mp_pinned_cache_text(struct mp_text *text, const struct mp_model *model)
@@ -424,7 +424,7 @@ static void put_advice(struct mp_text *text, const struct mp_leaks *leaks)
         mp_holders_site_advice(text, &leaks->holders, leaks->findings.at[i].held, &held);
 }
 
-/* Writes the advice of the holders in a table of sites, or, if it has none, where others are shown. */
+/* Writes the advice about the holders in a table of sites. If it shows none, says how to see them. */
 static void put_holders_of_sites(struct mp_text *text, const struct mp_sites *sites, const struct mp_site_view *shown,
                                  const char *path)
 {

@@ -13,7 +13,7 @@
 /* Fewer than this many ages of blocks are usual in any program. */
 #define GROWING_BIRTHS 8
 #define BEST_CHANGES   3
-#define ROUNDING_SHOWN 100 /* rounding is shown from 1/100 of the peak */
+#define ROUNDING_SHOWN 100 /* rounding gets a line from 1/100 of the peak on */
 
 static void put_advice_json(struct mp_json *json, const char *text, uint64_t saved, const char *evidence)
 {
@@ -172,7 +172,7 @@ static void put_others(struct mp_text *text, const struct mp_model *model, const
     for (size_t i = 0; i < list.count; i++) {
         const char *counter = mp_model_text(model, list.at[i].counter);
         struct other other = {NULL, list.at[i].peak_bytes, NULL};
-        if (!strncmp(counter, "cuda:", 5)) continue; /* the device part of the report says more */
+        if (!strncmp(counter, "cuda:", 5)) continue; /* the report's part about devices says more */
         other.name = mp_text_copy(counter);
         mp_vec_add(&others, other);
     }
@@ -219,8 +219,8 @@ static void put_leaks(struct mp_text *text, const struct mp_model *model, const 
 
 MP_ORDER(ascending, int64_t, MP_COMPARE(*a, *b))
 
-/* The median of the bytes that steps leave behind. A mean would be distorted by a warm-up step, or by the tear-down in
- * the last step. */
+/* The median of the bytes that steps leave behind. A warm-up step, or the tear-down in the last step, would distort a
+ * mean. */
 static bool median_kept(const struct mp_step_report *report, int64_t *kept)
 {
     size_t count = report->steps.count;

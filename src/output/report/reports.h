@@ -1,7 +1,7 @@
 /*
  * Result structs as text and as JSON (the keys are a promise: other programs read them). A JSON report is a member
- * `key`, or, with key NULL, a document of its own; each names its schema and ends with its coverage. Text begins with
- * the answer. These functions do not fail: a shortage of memory marks the buffer as failed.
+ * `key`, or with `key` NULL a document of its own. It names its schema and ends with its coverage. Text begins with the
+ * answer. These functions do not fail: a shortage of memory marks the buffer as failed.
  */
 #pragma once
 
@@ -33,7 +33,7 @@ struct mp_view {
 void mp_coverage_json(struct mp_json *json, const struct mp_model *model);
 /* One line: "complete: 412 816 events, none dropped", or what is missing; then the notes, one line each. */
 void mp_coverage_text(struct mp_text *text, const struct mp_model *model);
-/* The same as the last part of a report. */
+/* Writes the same as the last part of a report. */
 void mp_coverage_end(struct mp_text *text, const struct mp_model *model);
 /* The missing part, as a sentence for a message ("the file is cut ..."); empty if the recording is complete. */
 void mp_coverage_sentence(struct mp_buffer *out, const struct mp_model *model);
@@ -68,8 +68,8 @@ void mp_info_text(struct mp_text *text, const struct mp_model *model, const stru
 void mp_sizes_json(struct mp_json *json, const struct mp_model *model);
 void mp_sizes_text(struct mp_text *text, const struct mp_model *model);
 
-/* The requested part of a level's bytes: as a line of text, or nothing; as the keys requested_peak_bytes and rounding;
- * as a number, UINT64_MAX if part of it is unknown. */
+/* The part of a level's bytes that was requested: as a line of text, or nothing; as the keys requested_peak_bytes and
+ * rounding; as a number (UINT64_MAX: not all is known). */
 void mp_rounding_text(struct mp_text *text, const struct mp_rounding *rounding);
 void mp_rounding_json(struct mp_json *json, const struct mp_rounding *rounding);
 uint64_t mp_rounding_requested(const struct mp_rounding *rounding);
@@ -88,8 +88,8 @@ void mp_leaks_json(struct mp_json *json, const char *key, const struct mp_model 
 void mp_leaks_text(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks,
                    const struct mp_view *view);
 
-/* How many more steps fit into the device, rounded to two digits, as the rate is no more exact. UINT64_MAX: unknown, or
- * above a million steps. */
+/* How many more steps fit into the device, rounded to two digits, because the rate is no more exact. UINT64_MAX:
+ * unknown, or above a million steps. */
 uint64_t mp_leak_steps_left(const struct mp_leak_finding *finding);
 /* Writes the table of leaks: a row for each cause. */
 void mp_findings_text(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks, size_t limit,
@@ -146,5 +146,5 @@ void mp_report_text(struct mp_text *text, const struct mp_model *model, const st
 void mp_size_json(struct mp_json *json, const struct mp_size_answer *answer, const struct mp_advise *advise,
                   const struct mp_view *view);
 void mp_size_text(struct mp_text *text, const struct mp_size_answer *answer, const struct mp_advise *advise);
-/* The same as a self-contained page, with a plot of bytes over the batch. */
+/* Writes the answer as a self-contained page, with a plot of bytes over the batch. */
 void mp_size_page(struct mp_buffer *out, const struct mp_size_answer *answer, const struct mp_advise *advise);

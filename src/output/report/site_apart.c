@@ -36,8 +36,8 @@ static void put_text(struct mp_buffer *out, const struct table *table, const str
     if (twin != MP_NONE) mp_difference_text(out, table->model, site->stack, twin);
 }
 
-/* Makes rows with equal texts twins of each other. A text includes the difference from the row's twin in `known` (NULL:
- * none). A row with a unique text keeps its known twin. `twins` has room for all rows. */
+/* Pairs rows with equal texts: each becomes the other's twin. A row's text includes the difference from its twin in
+ * `known` (NULL: none). A row with a unique text keeps its known twin. `twins` has room for all rows. */
 static void find_twins(const struct table *table, const uint32_t *known, uint32_t *twins)
 {
     struct mp_intern texts = {0};

@@ -6,11 +6,11 @@
 
 /* The words that follow mp_site_text() in a row, to distinguish its site. */
 struct mp_site_apart {
-    uint32_t twin;        /* another row's stack with the same text; the call in which the two differ is added. MP_NONE:
-                           * none */
-    bool track;           /* the track is added */
-    uint32_t call, calls; /* if names do not distinguish them: number `call` of `calls` equal rows, by first allocation;
-                           * else 0 */
+    uint32_t twin;        /* stack of another row with the same text: the call in which the two stacks differ is added.
+                           * MP_NONE: none */
+    bool track;           /* true: the track is added */
+    uint32_t call, calls; /* if names do not distinguish the rows: this is number `call` of `calls` equal rows, by first
+                           * allocation; else 0 */
 };
 
 enum mp_apart_by {
@@ -23,7 +23,7 @@ enum mp_apart_by {
  * `by`: bits of enum mp_apart_by. */
 struct mp_site_apart *mp_site_apart(const struct mp_model *model, const struct mp_sites *sites, size_t rows,
                                     unsigned by);
-/* The same for rows that are given as stacks and tracks. */
+/* Does the same for rows that are given as stacks and tracks. */
 struct mp_site_apart *mp_stacks_apart(const struct mp_model *model, const uint32_t *stacks, const uint16_t *tracks,
                                       size_t rows, unsigned by); /* tracks: NULL if all rows are of one track */
 /* Appends ", 1st of 2 such calls", or nothing. The text follows the name of the call in which twins differ. */

@@ -205,7 +205,7 @@ static void short_rows(struct mp_table *table, unsigned columns, const struct mp
             continue;
         }
         if (rows++) mp_table_skip(table, columns);
-        bool said = backward || shown == SHOW_NATIVE; /* the prefix "backward of" was printed already, or is a line of
+        bool said = backward || shown == SHOW_NATIVE; /* the prefix "backward of" was already printed, or is a line of
                                                        * its own */
         line_cells(table, rows == 1 ? MP_BOLD : MP_PLAIN, said ? "" : mp_frame_prefix(line), line);
         backward |= line->backward;

@@ -11,7 +11,7 @@
 struct mp_site_view {
     size_t limit;                     /* rows; 0: all */
     bool full_stacks;                 /* show every frame, not only the user's lines and a count of the rest */
-    enum mp_group_by by;              /* what a row groups */
+    enum mp_group_by by;              /* the grouping of the rows */
     bool births, track;               /* extra columns, extra keys */
     uint64_t whole;                   /* the total for shares; 0: no column */
     bool lines;                       /* text: a numbered line for each site, without heads */
@@ -41,7 +41,7 @@ void mp_stack_json(struct mp_json *json, const struct mp_model *model, uint32_t 
 /* A site in one line: "model.py:88 attention ← train.py:58 train_step", its headline and the user's line that called
  * it. */
 void mp_site_text(struct mp_buffer *out, const struct mp_model *model, const struct mp_site *site);
-/* The same with `apart`, the words that distinguish the site from other rows (NULL: none). */
+/* Writes mp_site_text() and `apart`, the words that distinguish the site from other rows (NULL: none). */
 void mp_site_named_text(struct mp_buffer *out, const struct mp_model *model, const struct mp_site *site,
                         const struct mp_site_apart *apart);
 /* Writes mp_site_text() of a stack as a line of its own. */
@@ -53,7 +53,7 @@ void mp_site_cell(struct mp_table *table, const struct mp_model *model, const st
 void mp_site_modules_text(struct mp_buffer *out, const struct mp_sites *sites, const struct mp_site *site);
 /* "model.py:88 attention_scores" for one line; "libfoo.so+0x1234" if no better name is known. */
 void mp_line_text(struct mp_buffer *out, const struct mp_stack_line *line);
-/* The same for a line that represents its stack: "backward of model.py:31 forward". */
+/* Writes a line that represents its stack, with its prefix: "backward of model.py:31 forward". */
 void mp_headline_text(struct mp_buffer *out, const struct mp_stack_line *line);
-/* The same for a stack: its most telling line for a user; "(no stack)" if it is empty. */
+/* Writes the line of a stack that says most to a user; "(no stack)" if the stack is empty. */
 void mp_stack_headline_text(struct mp_buffer *out, const struct mp_model *model, uint32_t stack);

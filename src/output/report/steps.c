@@ -5,7 +5,7 @@
 #include "output/report/columns.h"
 #include "output/report/reports.h"
 
-/* The first row shown, of `count`: a limit leaves the last rows, since recent ones say most. */
+/* The first row shown, of `count`: a limit leaves the last rows, since recent steps say most. */
 static size_t first_shown(size_t count, const struct mp_view *view)
 {
     return view->limit && view->limit < count ? count - view->limit : 0;
@@ -95,8 +95,8 @@ void mp_steps_json(struct mp_json *json, const char *key, const struct mp_model 
     mp_json_end_object(json);
 }
 
-/* Says that the last step includes the program's end, which frees blocks: otherwise the step would seem to free
- * them. */
+/* Says that the last step includes the program's end, which frees blocks. Otherwise it would seem that the step itself
+ * frees them. */
 static void say_end(struct mp_text *text, const struct mp_step_report *report)
 {
     const struct mp_step_row *last = &report->steps.at[report->steps.count - 1];
@@ -137,7 +137,7 @@ static void group_table(struct mp_text *text, const struct mp_step_report *repor
     size_t shown = groups->groups.count > GROUPS_OF_TEXT + 1 ? GROUPS_OF_TEXT : groups->groups.count;
     struct mp_column columns[GROUPS_OF_TEXT + 5] = {{0}};
     char rest[MP_UNIT_TEXT];
-    struct mp_text all = *text; /* users cannot choose columns of groups, as their names are not fixed */
+    struct mp_text all = *text; /* users cannot choose columns of groups, because their names are not fixed */
     MP_VEC(struct group_row) rows = {0};
     name_columns(groups, shown, columns, rest);
     for (size_t i = first; i < report->steps.count; i++) {

@@ -18,7 +18,8 @@ enum {
     CUBLAS_STATUS_INTERNAL_ERROR = 14
 };
 
-/* A function computes: tells the driver to count a kernel. Some programs use the library without a driver. */
+/* Called by a function that computes: makes the driver count a kernel. Some programs use the library without a
+ * driver. */
 static inline cublasStatus_t softblas_launch(void *stream)
 {
     static __typeof__(softgpu_cublas_launch) *launch;

@@ -1,6 +1,6 @@
 /* The stand-in of cuBLAS: handles, their settings, and products that compute nothing. It allocates no memory of its
- * own: PyTorch gives each handle and stream a workspace. Each handle is a different one, so that PyTorch can tell them
- * apart. */
+ * own: PyTorch gives each handle and stream a workspace. Each handle is different, so that PyTorch can distinguish
+ * them. */
 #include "softgpu/blas/blas.h"
 
 #include <stddef.h>

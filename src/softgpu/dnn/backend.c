@@ -1,7 +1,7 @@
 /*
- * cuDNN's graph interface, which PyTorch uses for convolutions and attention. Descriptors store what is set, every
- * graph has one engine, and running its plan does nothing. Only cuDNN knows the workspace of the engine that it would
- * choose. The stand-in's engine takes none, and the recording says so (workspaces.c).
+ * cuDNN's graph interface, which PyTorch uses for convolutions and attention. Descriptors store the attributes that are
+ * set. Every graph has one engine, and running the engine's plan does nothing. Only cuDNN knows the workspace of the
+ * engine that it would choose. The stand-in's engine takes none, and the recording says so (workspaces.c).
  */
 #include "softgpu/dnn/dnn.h"
 
@@ -87,7 +87,7 @@ EXPORTED int cudnnBackendFinalize(struct descriptor *of)
 }
 
 /* The value of an attribute that the program did not set. Engines and configurations are descriptors that the caller
- * made: one of each counts as filled in. */
+ * made, of which one counts as filled in. */
 static int64_t answer(int name, int64_t room, void *to)
 {
     static const char json[] = "{}";

@@ -5,8 +5,8 @@
 
 #define EXPORTED __attribute__((visibility("default")))
 
-/* Sets the bytes of a workspace to 0, since nobody knows its size, and marks that in the recording once. Returns 0,
- * cuDNN's success. */
+/* Sets the bytes of a workspace to 0, since its size is not known, and makes a mark about this in the recording, once.
+ * Returns 0, cuDNN's success. */
 int softdnn_workspace(size_t *bytes);
 
 struct handle;

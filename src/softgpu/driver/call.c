@@ -17,7 +17,7 @@ static __thread struct soft_call *innermost;
 static __thread uint64_t read_back; /* bytes that the running call returned although no kernel computed them */
 static __thread struct {
     int device;
-    uint32_t shares; /* shares that the running call made grow: one bit each */
+    uint32_t shares; /* the shares that grew in the running call: one bit each */
 } grown;
 static __thread bool refusing; /* the test makes the running call find no memory */
 
@@ -128,7 +128,8 @@ bool soft_refusing(void)
     return refusing;
 }
 
-/* The ledger's text is written, and the lock taken, so that the child gets no unwritten text and no foreign lock. */
+/* Writes the ledger's text and takes the lock, so that the child gets no unwritten text, and no lock of another
+ * thread. */
 static void before_fork(void)
 {
     softgpu_flush();

@@ -49,7 +49,7 @@ static void collect(struct soft_block *block, void *to)
     found->blocks[found->count++] = block;
 }
 
-/* Destroys a context. The handle is never used again, so that a test sees who still uses it. */
+/* Destroys a context. The handle is never given out again, so that a test notices any further use. */
 static void destroy_context(CUcontext context)
 {
     soft_report_context(2, context);

@@ -16,7 +16,7 @@ struct soft_device soft_devices[SOFT_DEVICES];
 int soft_device_count;
 
 /* Device addresses, to which nothing is mapped: a program that reads there faults, as on a GPU. A freed range is reused
- * at once, the latest first, from a list for each power of two of the size. */
+ * at once, from a list for each power of two of the size. The range that was freed last comes first. */
 #define ADDRESS_BITS 44
 #define SMALLEST     9
 static uint64_t range_from, next_address, address_end, next_low = 0x10000000;
@@ -172,7 +172,7 @@ static void find_devices(void)
         soft_devices[i].total = number("SOFTGPU_MEMORY", (uint64_t)8 << 30);
 }
 
-/* On a machine with a real GPU a program would compute nothing without noticing. There the stand-in works only if
+/* On a machine with a real GPU, a program would compute nothing without noticing. So there the stand-in works only if
  * SOFTGPU_ON is set. */
 static bool is_meant(void)
 {

@@ -57,7 +57,7 @@ bool soft_has_device(CUdevice device);
  * then gets a refusal of `asked` bytes. */
 bool soft_take(enum soft_class class, int device, uint64_t bytes, uint64_t asked);
 void soft_give(int device, uint64_t bytes);
-/* Returns addresses of the devices' range; the second function's are below 4 GiB, for the calls of CUDA 2. */
+/* Return addresses of the devices' range. The second function's addresses are below 4 GiB, for the calls of CUDA 2. */
 uint64_t soft_new_address(uint64_t bytes);
 uint64_t soft_new_low_address(uint64_t bytes);
 void soft_free_address(uint64_t address, uint64_t bytes);
@@ -101,23 +101,23 @@ const char *soft_share_name(enum soft_share share);
 uint64_t soft_share_reserved(int device, enum soft_share share);
 bool soft_share_take(int device, enum soft_share share, uint64_t bytes);
 void soft_share_give(int device, enum soft_share share, uint64_t bytes);
-/* The device's primary context ended, and the driver's share with it. */
+/* Called when the device's primary context has ended, and the driver's share with it. */
 void soft_share_end(int device);
 /* Loads a kernel unless it is loaded. False: there is no memory. */
 bool soft_share_launch(const void *function);
 /* Forgets a kernel's handle, since another kernel may get the same one. */
 void soft_share_forget(const void *function);
-/* A share grew: when the running call ends, the recording gets a mark. */
+/* Called when a share grew: the recording gets a mark when the running call ends. */
 void soft_share_changed(int device, enum soft_share share);
 /* Sizes of a module that the program loaded itself. False: the handle is no module. */
 bool soft_module_code(const void *handle, uint64_t *bytes, uint64_t *local);
 
 /* ---- the contents of device memory (values.c) ---- */
 
-/* A kernel ran, so device memory may no longer hold what the program copied there. */
+/* Called when a kernel ran: device memory may no longer have what the program copied there. */
 void soft_values_changed(void);
-/* The running call returned bytes to the program that no kernel computed. The recorder gets a mark after the lock is
- * released. */
+/* Called when the running call returned bytes to the program that no kernel computed. The recorder gets a mark after
+ * the lock is released. */
 void soft_read_back(uint64_t bytes);
 
 /* ---- contexts and streams (context.c, stream.c) ---- */
@@ -136,7 +136,7 @@ bool soft_is_stream(CUstream stream);
 /* The graph into which the stream captures; NULL: the stream does not capture. */
 CUgraph soft_capturing(CUstream stream);
 uint32_t soft_stream_id(CUstream stream);
-void soft_pools_idle(void); /* as at a synchronisation: pools release memory above their thresholds */
+void soft_pools_idle(void); /* at a synchronisation: pools release memory above their thresholds */
 
 /* ---- graphs (graph.c) ---- */
 CUresult soft_capture_alloc(CUgraph graph, int device, CUdeviceptr *address, size_t bytes);
@@ -151,7 +151,7 @@ void soft_capture(CUstream stream, int type);
 CUgraphNode soft_new_step(CUgraph graph, int type, const CUgraphNode *dependencies, size_t count);
 CUgraph soft_new_graph(void);
 bool soft_is_graph(CUgraph graph);
-/* The program itself frees a block that a launch of a graph allocated. */
+/* Called when the program itself frees a block that a launch of a graph allocated. */
 void soft_free_graph_block(struct soft_block *block);
 
 /* ---- arrays (array.c), physical memory (vmm.c), pools (pool.c), modules (module.c) ---- */
@@ -232,7 +232,7 @@ enum {
         return call.result;                                                                                            \
     }
 
-/* Both forms of a function that has default streams: the plain one and the one of per-thread default streams. */
+/* Both forms of a function that has default streams: the plain form and the form for per-thread default streams. */
 #define ENTRY_BOTH(symbol, answer, ...)                                                                                \
     ENTRY(symbol, answer, __VA_ARGS__)                                                                                 \
     ENTRY(symbol##_ptsz, answer, __VA_ARGS__)

@@ -1,7 +1,7 @@
 /*
  * Graphs, as far as they concern memory. An allocation node reserves an address when it is added (or captured). A
  * launch gives it memory from the device's graph pool; a free node or the program takes that memory back. Nodes live as
- * long as their graph, or an executable made of it.
+ * long as their graph, or an executable made from it.
  */
 #include "softgpu/driver/driver.h"
 
@@ -89,7 +89,7 @@ static CUresult add_empty(CUgraphNode *to, CUgraph graph, const CUgraphNode *dep
     return CUDA_SUCCESS;
 }
 
-/* Called for the nodes that a capture's streams depend on, which never have memory. */
+/* Called for nodes on which the streams of a capture depend. Memory nodes are never among these. */
 static CUresult get_dependencies(CUgraphNode node, CUgraphNode *to, size_t *count)
 {
     const struct step *step = (const void *)node;
@@ -105,7 +105,7 @@ static CUresult get_type(CUgraphNode node, int *type)
     return CUDA_SUCCESS;
 }
 
-/* The number of a graph's nodes; no caller asks which nodes. */
+/* The number of a graph's nodes. No caller asks for the nodes themselves. */
 static CUresult get_nodes(CUgraph graph, CUgraphNode *nodes, size_t *count)
 {
     if (!soft_is_graph(graph)) return CUDA_ERROR_INVALID_VALUE;
@@ -166,7 +166,7 @@ static CUresult destroy(CUgraph graph)
     return CUDA_SUCCESS;
 }
 
-/* Addresses of nodes are never reused: a graph's block may outlive its graph. */
+/* Addresses of nodes are never reused, because a graph's block may outlive its graph. */
 CUresult soft_capture_alloc(CUgraph graph, int device, CUdeviceptr *address, size_t bytes)
 {
     if (soft_refusing()) {

@@ -34,7 +34,7 @@ static const struct row {
 #undef ROW
 };
 
-/* The newest form of a function up to the version. If the function has streams, of the wanted kind of default
+/* The newest form of a function up to the version. If the function has streams, the form has the wanted kind of default
  * stream. */
 static const struct row *best_row(const char *name, int version, int mode, bool *known)
 {

@@ -9,7 +9,7 @@
 static CUresult hand_out(enum soft_class class, CUdeviceptr *to, uint64_t bytes, uint64_t address)
 {
     CUcontext context = soft_current();
-    if (!address) { /* no such long range of addresses is left */
+    if (!address) { /* no range of addresses of this length is left */
         soft_give(context->device, bytes);
         soft_refused(class, context->device, bytes);
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -178,7 +178,7 @@ static void find_host(struct soft_block *block, void *context)
         inside->found = block;
 }
 
-/* The device of an address: the only one, or else that of the block that contains the address. */
+/* The device of an address: if there are several devices, the one of the block that contains the address. */
 static int device_of(uint64_t address)
 {
     struct inside inside = {address, NULL};
@@ -204,7 +204,7 @@ static CUresult pointer_attribute(void *data, int attribute, CUdeviceptr address
         value = on_device ? device_of(address) : inside.found->context ? inside.found->context->device : 0;
         break;
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-    case CU_POINTER_ATTRIBUTE_HOST_POINTER: /* also the device pointer: host memory has the same address on a device */
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER: /* the device pointer, too: host memory has the same address on a device */
         if (on_device && attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER) return CUDA_ERROR_INVALID_VALUE;
         memcpy(data, &address, sizeof address);
         return CUDA_SUCCESS;

@@ -15,10 +15,10 @@
 
 #define VARIABLES   16
 #define NAME        64
-#define IMAGE_LEAST 64 /* fewest bytes of an image, so that these may be read */
+#define IMAGE_LEAST 64 /* an image has at least this many bytes, so these may be read */
 
 struct module {
-    uint64_t bytes, local; /* size of its code; local memory of each thread */
+    uint64_t bytes, local; /* `bytes`: size of its code; `local`: local memory of each thread */
     size_t count;
     uint64_t addresses[VARIABLES];
     char *names[VARIABLES]; /* never freed, since records point at them */

@@ -241,8 +241,8 @@ static CUresult get_attribute(CUmemoryPool pool, int which, void *value)
     return CUDA_SUCCESS;
 }
 
-/* Exports a pool. A handle contains only the device, and a pointer only the block's size: no memory is really
- * shared. */
+/* Exports a pool. No memory is really shared: a handle contains only the device, and a pointer only the block's
+ * size. */
 static CUresult export_pool(void *handle, CUmemoryPool pool)
 {
     if (!is_pool(pool)) return CUDA_ERROR_INVALID_VALUE;
@@ -299,7 +299,7 @@ static CUresult set_pool(CUdevice device, CUmemoryPool pool)
     return CUDA_SUCCESS;
 }
 
-/* The default or current pool at a location. Host pools are not modelled there. */
+/* The default or current pool at a location. Pools at host locations are not modelled. */
 static CUresult get_pool_at(CUmemoryPool *to, const CUmemLocation *location, bool whichever_is_default)
 {
     if (!location || location->type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;

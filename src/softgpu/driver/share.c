@@ -1,5 +1,5 @@
 /*
- * The driver's own share of a device, which grows with what the program loads. It consists of the code of launched
+ * The driver's own share of a device, which grows as the program loads code. It consists of the code of launched
  * kernels, local memory for the kernel that needs most, executables of graphs by their kernels, and the libraries'
  * share. All are estimates; $SOFTGPU_PROFILE's keys `kernels`, `graph_node`, `cublas` and `nccl` give their sizes
  * (`devices`). Without `kernels` the share is 0. If a share shrinks, the driver keeps the memory for later use.
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #define PAGE      4096 /* each kernel's code begins at a page */
-#define DESCRIBED 4    /* how many runtimes may describe kernels: one of each major version */
+#define DESCRIBED 4    /* number of runtimes that may describe kernels: one of each major version */
 
 static const char *const names[SOFT_SHARES] = {"kernels", "local memory", "graphs", "cuBLAS", "NCCL"};
 static uint64_t used[SOFT_DEVICES][SOFT_SHARES], reserved[SOFT_DEVICES][SOFT_SHARES];

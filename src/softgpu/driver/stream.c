@@ -25,7 +25,7 @@ struct CUevent_st {
 
 static unsigned long long captures;
 
-static uint32_t streams = 16; /* CUPTI's first user stream has a small number that is not 0 */
+static uint32_t streams = 16; /* in CUPTI, the first stream of a program has a small number that is not 0 */
 
 bool soft_is_stream(CUstream stream)
 {
@@ -66,7 +66,7 @@ static CUresult destroy(CUstream stream)
     return CUDA_SUCCESS;
 }
 
-/* Replaces the nodes, or with `add` appends to them. */
+/* Replaces the nodes, or if `add` is set, appends to them. */
 static void depend(struct soft_nodes *on, const CUgraphNode *nodes, size_t count, bool add)
 {
     if (!add) on->count = 0;
@@ -253,7 +253,7 @@ static void find_capture(struct soft_block *block, void *context)
         running->found = true;
 }
 
-/* A stream that waits for an event of a capture joins the capture, and depends on what came before the event. */
+/* A stream that waits for an event of a capture joins the capture, and depends on the nodes before the event. */
 static CUresult wait_event(CUstream stream, CUevent event)
 {
     if (!is_event(event) || !soft_is_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;

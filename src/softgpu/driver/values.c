@@ -7,7 +7,7 @@
  *     host      what was last copied there from the host, else zeros
  *
  * Under every policy, data that the host copied or set there comes back unchanged if it is read before any kernel runs:
- * libraries compare shapes between ranks this way. Values that the program's side knows (softgpu_answer()) take
+ * libraries compare shapes between ranks this way. Values that the code in the program knows (softgpu_answer()) take
  * precedence.
  */
 #include "softgpu/driver/driver.h"
@@ -18,13 +18,13 @@
 enum policy { ZEROS, ONES, HOST };
 
 struct kept {
-    struct kept *next; /* the next older one */
+    struct kept *next; /* the next older entry */
     uint64_t address, bytes, epoch;
     unsigned char data[];
 };
 
-#define MOST_KEPT_ONCE   ((uint64_t)64 << 10) /* bytes of one copy, kept until a kernel runs */
-#define MOST_KEPT_HOST   ((uint64_t)16 << 20) /* bytes of one copy, kept by the policy "host" */
+#define MOST_KEPT_ONCE   ((uint64_t)64 << 10) /* most bytes of one copy that are kept until a kernel runs */
+#define MOST_KEPT_HOST   ((uint64_t)16 << 20) /* most bytes of one copy that the policy "host" keeps */
 #define MOST_KEPT_IN_ALL ((uint64_t)512 << 20)
 
 static struct kept *newest;

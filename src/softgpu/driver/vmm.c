@@ -40,7 +40,7 @@ static CUresult reserve(CUdeviceptr *to, size_t bytes)
 struct range {
     uint64_t from, to;
     enum soft_class class;
-    uint64_t inside, across; /* bytes of mappings that lie inside the range; mappings that only begin or end in it */
+    uint64_t inside, across; /* bytes of mappings inside the range; number of mappings that only begin or end in it */
 };
 
 static void look_at(struct soft_block *block, void *context)

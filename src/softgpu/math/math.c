@@ -150,7 +150,8 @@ OF_MATRIX(SpSM_bufferSize, 10, 4)
 OF_MATRIX(SpSV_bufferSize, 9, 3)
 OF_MATRIX(SpGEMM_workEstimation, 11, 4)
 
-/* Estimates the result's elements as for random matrices: each element of A meets as many of B as B has in a row. */
+/* Estimates the result's elements as if the matrices were random: each element of A meets as many elements of B as a
+ * row of B has. */
 EXPORTED int cusparseSpGEMM_compute(ARGUMENTS)
 {
     const struct matrix *a = (const struct matrix *)a4, *b = (const struct matrix *)a5;

@@ -1,4 +1,4 @@
-# A list of names (a line each) -> stand-ins of them, in C. These stubs are weak: functions written by hand take their
+# Makes stand-ins in C from a list of names, one a line. These stubs are weak: functions written by hand take their
 # place.
 #
 #   awk -v library=libcublas -v result=0 -v quiet='Set|...' -v launches='[Gg]emm|...' -v makes='^cudnnCreate' \

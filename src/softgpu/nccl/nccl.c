@@ -1,7 +1,7 @@
 /*
  * The stand-in of NCCL. Communicators know their rank and size, collectives return at once, and nothing is sent. Each
- * rank gets back its own data: a broadcast or a sum leaves the buffer unchanged. It takes no device memory itself; the
- * plan states separately how much NVIDIA's takes.
+ * rank gets back its own data: a broadcast or a sum leaves the buffer unchanged. It takes no device memory itself. The
+ * plan states separately how much NVIDIA's NCCL takes.
  */
 #include <memprof.h>
 #include <stdbool.h>
@@ -87,8 +87,8 @@ static size_t bytes_of(size_t count, int type)
     return count * (type >= 0 && type < (int)sizeof sizes ? sizes[type] : 1);
 }
 
-/* Copies by the driver's public function, which also copies what the stand-in knows of the values. `driver` NULL: there
- * is none. */
+/* Copies by the driver's public function, which also copies the values that the stand-in knows. `driver` NULL: there is
+ * no driver. */
 static ncclResult_t give(const void *from, void *to, size_t bytes, void *stream)
 {
     static int (*copy)(unsigned long long, unsigned long long, size_t, void *);
@@ -185,7 +185,8 @@ EXPORTED ncclResult_t ncclBroadcast(const void *from, void *to, size_t count, in
     return use(comm, bytes, stream) ? ncclUnhandledCudaError : give(from, to, bytes, stream);
 }
 
-/* `color` says which ranks stay together. One rank cannot know the others' colours: assumes that all stay together. */
+/* Ranks of one `color` stay together. One rank cannot know the colours of the others, so we assume that all stay
+ * together. */
 EXPORTED ncclResult_t ncclCommSplit(ncclComm_t from, int color, int key, ncclComm_t *to, void *config)
 {
     (void)key, (void)config;

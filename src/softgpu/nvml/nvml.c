@@ -245,7 +245,7 @@ EXPORTED int nvmlDeviceGetCudaComputeCapability(const struct device *device, int
     return initialized ? OK : UNINITIALIZED;
 }
 
-/* The stand-in models no NUMA nodes. All its devices reach each other. */
+/* The stand-in models no NUMA nodes: all its devices reach each other. */
 EXPORTED int nvmlDeviceGetNumaNodeId(const struct device *device, unsigned *to)
 {
     (void)device;

@@ -1,8 +1,8 @@
 /*
  * The values that a program reads from a kernel's result, chosen by the kernel's name. A test of "all" is true, a test
- * of "any" is false, and numbers are finite. A condition selects a share of the elements ($SOFTGPU_SELECTED). The
- * driver gets the value after each launch, and returns it at the same thread's next read-back (driver/values.c). The
- * names are those of device functions, which compiled code registers; all are PyTorch's and CUB's.
+ * of "any" is false, and numbers are finite. A condition selects a share of the elements ($SOFTGPU_SELECTED). After
+ * each launch the driver gets the value, which the same thread's next read-back returns (driver/values.c). The names
+ * are those of device functions, which compiled code registers; all are PyTorch's and CUB's.
  */
 #include "softgpu/runtime/runtime.h"
 
@@ -18,17 +18,17 @@ enum answer {
     OTHER = 1, /* all other kernels, comparisons too: false or zero */
     COMPARES,  /* comparison with a number: true only if the test is that nothing is negative */
     HOLDS,
-    ALL, /* a reduction of booleans. If these are unknown (truths.c), ALL is true and ANY is false */
+    ALL, /* a reduction of booleans. If the booleans are unknown (truths.c), ALL is true and ANY is false */
     ANY,
     ADDS,         /* adds a number to a value in memory, which counts as zero */
     NEGATES,      /* the opposite of the last kernel's result on this thread */
-    KEEPS,        /* the last kernel's result again */
+    KEEPS,        /* keeps the last kernel's result */
     SELECTS,      /* the number of selected elements; an argument gives the number of all */
     ADDS_SELECTED /* the same; CUB's second pass */
 };
 
-/* A name must contain both parts. Vectorized and unrolled elementwise kernels take the same arguments. Isfinite ends
- * with a product of booleans. NonZeroOp counts elements for nonzero() and for masks. */
+/* A name must contain both parts. Vectorized and unrolled elementwise kernels take equal arguments. Isfinite ends with
+ * a product of booleans. NonZeroOp counts elements for nonzero() and for masks. */
 static const struct {
     const char *parts[2];
     enum answer answer;

@@ -35,7 +35,7 @@ struct entry {
     uint16_t minor, major;
     uint32_t capability; /* 90 means 9.0 */
     uint32_t name, name_length;
-    uint64_t flags, zero, whole_size; /* whole_size: of the code when it is uncompressed */
+    uint64_t flags, zero, whole_size; /* whole_size: size of the uncompressed code */
 };
 
 enum { LZ4 = 0x2000, ZSTD = 0x8000 };
@@ -77,7 +77,7 @@ static bool unpack_zstd(const unsigned char *from, size_t length, unsigned char 
     return decompress && decompress(to, size, from, length) == size;
 }
 
-/* The entry with code for that capability, or for the nearest lower one; NULL: none has code. */
+/* The entry with code for that capability, or for the nearest lower one; NULL: no entry has code. */
 static const struct entry *entry_for(const struct wrapper *wrapper, int capability)
 {
     const struct entry *best = NULL;

@@ -129,7 +129,8 @@ EXPORTED cudaError_t cudaDeviceSynchronize(void)
     return softrt_keep(error ? error : soft_driver.cuCtxSynchronize());
 }
 
-/* Finds a function of the driver. CUDA 12.5 added the version to the arguments. *status is the driver's enumeration. */
+/* Finds a function of the driver. From CUDA 12.5 on, the arguments include the version. *status is the driver's
+ * enumeration. */
 static cudaError_t entry_point(const char *name, void **to, int version, int *status)
 {
     *to = softrt_find(name, version);

@@ -1,6 +1,6 @@
 /*
  * Internals of the stand-in of NVIDIA's runtime (libcudart). Its public functions call the driver's public functions,
- * which it finds as NVIDIA's does. It keeps no device memory of its own.
+ * which it finds in the same way as NVIDIA's runtime. It keeps no device memory of its own.
  */
 #pragma once
 
@@ -104,9 +104,9 @@ cudaError_t softrt_keep(cudaError_t error);
 
 struct softrt_kernel {
     const void *function;
-    const char *name;             /* of the device function; valid as long as the wrapper */
-    const void *wrapper;          /* of the fat binary with its code; NULL: unknown */
-    int answer, elements, follow; /* what answers.c finds from the name; answer 0: not looked at yet */
+    const char *name;             /* name of the device function; valid as long as the wrapper */
+    const void *wrapper;          /* wrapper of the fat binary with its code; NULL: unknown */
+    int answer, elements, follow; /* facts that answers.c derives from the name; `answer` 0: not derived yet */
 };
 void softrt_register_kernel(const void *function, const char *name, const void *wrapper);
 /* Finds a registered kernel. False: no code registered it; `kernel` then has no name. Any thread. */
@@ -128,7 +128,7 @@ void softrt_offer_code(void);
 /* ---- the contents of boolean tensors (truths.c) ---- */
 
 enum softrt_truth { SOFTRT_UNKNOWN, SOFTRT_FALSE, SOFTRT_TRUE };
-/* How truths.c follows a kernel of that name; 0: not at all. Looked up once for each kernel. */
+/* How truths.c follows a kernel of that name; 0: not at all. Called once for each kernel. */
 int softrt_follow_of(const char *name);
 /* Called when the thread launches a kernel that is followed. */
 void softrt_follow_truths(int follow, const char *name, void *const *arguments);

@@ -1,4 +1,4 @@
-/* How the runtime finds the driver, the thread's device and its context, and the last error. */
+/* Finds the driver, and the thread's device and context; stores the last error. */
 #include "softgpu/runtime/runtime.h"
 
 #include <dlfcn.h>
@@ -19,7 +19,7 @@ static int device_count;
 static __thread cudaError_t last_error;
 static __typeof__(cuGetProcAddress_v2) *look_up;
 
-/* True for the stand-in driver. The stand-ins work only together: over NVIDIA's own driver nothing would be computed,
+/* True for the stand-in driver. The stand-ins work only together: with NVIDIA's own driver, nothing would be computed,
  * and nobody would notice. */
 static bool is_stand_in(void *library)
 {

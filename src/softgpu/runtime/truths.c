@@ -1,9 +1,9 @@
 /*
- * The contents of boolean tensors, as far as the kernels that made them show. Generating programs test `done =
- * zeros(bool)`, `done |= token == 2` and `if done.all(): break`. They must not end at once, as they would if all() were
- * always true. For argument checks it is (answers.c). A tensor is known by the address that a kernel writes to, per
- * thread. All its elements are assumed to be equal. An integer is assumed to differ from the number that it is compared
- * with, unless that number is 0 or 1, as in masks. Names are PyTorch's, as in answers.c.
+ * The contents of boolean tensors, as far as the kernels that made them show. Programs that generate text use `done =
+ * zeros(bool)`, `done |= token == 2` and `if done.all(): break`. They would end at once if all() were always true, as
+ * it is for checks of arguments (answers.c). A tensor is known by the address that a kernel writes to, per thread. All
+ * its elements are assumed to be equal. An integer is assumed to differ from the number that it is compared with,
+ * unless that number is 0 or 1, as in masks. Names are PyTorch's, as in answers.c.
  */
 #include <stdint.h>
 #include <string.h>
@@ -68,7 +68,7 @@ static const char *addresses_in(const void *argument, size_t from, size_t to, si
 }
 
 /* A closure begins with the offsets: for each of 25 dimensions a divisor (12 bytes) and a stride of each tensor (4
- * bytes). Unused dimensions may hold anything. The addresses and the functor come behind. */
+ * bytes). Unused dimensions may hold anything. The addresses and the functor follow. */
 static const char *addresses_in_closure(const void *closure, size_t tensors)
 {
     size_t at = (4 + 25 * 12 + 25 * 4 * tensors + 7) / 8 * 8;
@@ -123,7 +123,7 @@ void softrt_follow_truths(int row, const char *name, void *const *arguments)
     const char *addresses = apart ? arguments[2] : addresses_in_closure(arguments[1], tensors);
     if (!addresses) return;
     const char *functor = apart ? arguments[1] : addresses + bytes;
-    uint64_t at[3] = {0}; /* of the result and of its sources */
+    uint64_t at[3] = {0}; /* addresses of the result and of its sources */
     memcpy(at, addresses, bytes);
     enum softrt_truth first = truth_at(at[1]), second = truth_at(at[2]), truth = SOFTRT_UNKNOWN;
     if (follow == FILLS)
@@ -144,7 +144,7 @@ void softrt_copy_truths(const void *to, const void *from)
     if (made_count) remember((uint64_t)(uintptr_t)to, truth_at((uint64_t)(uintptr_t)from));
 }
 
-/* In a ReduceOp, the addresses of the source and of the result come behind the offsets. */
+/* In a ReduceOp, the addresses of the source and of the result follow the offsets. */
 enum softrt_truth softrt_reduce_truths(void *const *arguments, enum softrt_truth otherwise)
 {
     uint64_t at[2];
