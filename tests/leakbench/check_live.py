@@ -190,8 +190,8 @@ class Live(harness.TestCase):
         program = Program(self, LEAKER)
         program.tell("run 20")
         path, good = program.socket_path(), struct.pack("<5I", MAGIC, VERSION, LIVE, program.pid, 0)
+        self.assertTrue(ask(path, good))  # then its recording is open
         open_before = self.open_files(program)
-        self.assertTrue(ask(path, good))
         chance = random.Random(SEED)
         used = os.memfd_create("used")
         os.write(used, b"not empty")
