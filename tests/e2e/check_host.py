@@ -101,6 +101,18 @@ class Host(harness.TestCase):
         self.assertTrue(harness.answer("info", other)["process"]["command"].startswith(HEAP))
         self.assertIn("builds.mp", result.stderr.split("Next: ")[1])
 
+    def test_native_code_is_told_in_its_own_words(self):
+        """Blocks of many sizes, which nothing frees: no cache of shapes, no Python, no tensors."""
+        path, _ = self.record(HEAP, "sizes")
+        texts = [harness.memprof(command, path).stdout for command in ("leaks", "report")]
+        texts.append(harness.memprof("advise", path).stderr)
+        self.assertIn("native: ", texts[0])
+        self.assertIn("(--host)", texts[2])
+        for words in ("tensor", "libmemprof.step()", "shape_cache", "loss", "--sample"):
+            self.assertNotIn(words, "".join(texts))
+        path, _ = self.record(HEAP, "family")
+        self.assertIn("unknown: no steps were found; call memprof_step() ", harness.memprof("leaks", path).stdout)
+
     def test_a_leak_of_native_code_has_its_python_line(self):
         program = self.folder / "grows.py"
         program.write_text(
@@ -120,6 +132,7 @@ class Host(harness.TestCase):
         leaks = harness.answer("leaks", path)
         self.assertEqual(leaks["verdict"], "leak")
         finding = leaks["findings"][0]
+        self.assertEqual(finding["class"], "native")  # nothing of tensors and graphs
         lines = [frame["line"] for frame in finding["stack"] if frame["file"] and frame["file"].endswith("grows.py")]
         self.assertEqual((finding["track"], lines), ("cpu/malloc", [6, 9]))
         self.assertLess(abs(finding["bytes_per_step"] - 500 * 4000), 500 * 4000 / 3)

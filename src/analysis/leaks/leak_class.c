@@ -44,6 +44,7 @@ enum mp_leak_class mp_leak_classify(const struct mp_model *model, const struct m
     if (segment) return MP_LEAK_FRAGMENTATION;
     enum mp_leak_class class = place->kind < MP_KINDS ? by_kind[place->kind] : MP_LEAK_RETENTION;
     if (class != MP_LEAK_RETENTION) return class;
+    if (model->tracks.at[place->track].layer == MP_LAYER_MALLOC) return MP_LEAK_NATIVE;
     if (has_new_sizes(places, place)) return MP_LEAK_SHAPE_CACHE;
     if (evidence->sawtooth) return MP_LEAK_CYCLE;
     return unknown || python ? MP_LEAK_RETENTION : MP_LEAK_NATIVE;
@@ -56,7 +57,8 @@ static const struct {
                            "something keeps these: a list, a cache, a hook, or a loss with its graph; keep "
                            "numbers (.item(), .detach()) or clear it"},
     [MP_LEAK_NATIVE] = {"native",
-                        "allocated outside Python and not freed: look for a free that is missing on some path"},
+                        "allocated by native code and not freed: a free is missing on some path, or something keeps "
+                        "the object that owns it"},
     [MP_LEAK_HANDLE] = {"handle", "created in every step and not destroyed: make it once, or destroy it"},
     [MP_LEAK_PINNED] = {"pinned", "page-locked host memory: reuse one buffer instead of making a new one"},
     [MP_LEAK_GRAPH_POOL] = {"graph_pool", "memory of CUDA graphs: capture into one shared pool, reset graphs not used"},

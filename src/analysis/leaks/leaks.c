@@ -20,6 +20,7 @@
 #include "model/stack.h"
 #include "model/stack_facts.h"
 #include "model/steps_infer.h"
+#include "model/steps_loop.h"
 #include "model/track.h"
 
 /*
@@ -627,14 +628,16 @@ static bool level_grows(const struct judge *judge)
     return end > first && (!judge->steps->guessed || (end > 2 * first && end - first >= WORTH_BYTES));
 }
 
+#define SAY(leaks, ...) snprintf((leaks)->reason, sizeof(leaks)->reason, __VA_ARGS__)
+
 static void tell_unsure_growth(struct mp_leaks *leaks)
 {
     char grown[MP_UNIT_TEXT], each[MP_UNIT_TEXT];
-    snprintf(leaks->reason, sizeof leaks->reason,
-             "the process grew by %s, %s a step, outside of recorded blocks (NumPy, Python objects, malloc); snapshot "
-             "--host records what keeps it, a longer recording whether it goes on",
-             mp_format_bytes(grown, leaks->unsure_growth.bytes),
-             mp_format_bytes(each, (uint64_t)leaks->unsure_growth.bytes_per_step));
+    SAY(leaks,
+        "the process grew by %s, %s a step, outside of recorded blocks (NumPy, Python objects, malloc); snapshot "
+        "--host records what keeps it, a longer recording whether it goes on",
+        mp_format_bytes(grown, leaks->unsure_growth.bytes),
+        mp_format_bytes(each, (uint64_t)leaks->unsure_growth.bytes_per_step));
 }
 
 static void tell_caches(const struct judge *judge)
@@ -643,11 +646,11 @@ static void tell_caches(const struct judge *judge)
     struct mp_buffer site = {0};
     mp_stack_resolve(judge->model, judge->cache, &lines);
     mp_frame_headline(&site, &lines);
-    snprintf(judge->leaks->reason, sizeof judge->leaks->reason,
-             "%zu site%s one buffer anew, larger, in round after round, as a cache does within one request: %.*s; "
-             "record more rounds or requests to tell",
-             judge->leaks->caches, judge->leaks->caches == 1 ? " makes" : "s make",
-             (int)(site.size < 80 ? site.size : 80), (const char *)site.data);
+    SAY(judge->leaks,
+        "%zu site%s one buffer anew, larger, in round after round, as a cache does within one request: %.*s; "
+        "record more rounds or requests to tell",
+        judge->leaks->caches, judge->leaks->caches == 1 ? " makes" : "s make", (int)(site.size < 80 ? site.size : 80),
+        (const char *)site.data);
     mp_buffer_free(&site);
     mp_stack_lines_free(&lines);
 }
@@ -660,42 +663,41 @@ static void give_verdict(const struct judge *judge)
         leaks->leaks += mp_leak_is_leak(&leaks->findings.at[i]);
     leaks->verdict = leaks->leaks ? MP_VERDICT_LEAK : MP_VERDICT_UNKNOWN;
     if (leaks->leaks) return;
+    bool native = judge->model->stacks.count > 1 && mp_loop_language(judge->model) == MP_NATIVE;
     if (!judge->steps->count)
-        snprintf(leaks->reason, sizeof leaks->reason, "%s",
-                 judge->steps->running
-                     ? "the program marks no steps; memprof snapshot --pid PID writes a file in which leaks looks for "
-                       "its loop"
-                 : mp_model_was_recorded(judge->model)
-                     ? "no steps were found; call libmemprof.step() in the loop, or record with --step-at FUNCTION"
-                     : "the file shows no loop, and growth is measured from one step to the next");
+        SAY(leaks, "%s",
+            judge->steps->running
+                ? "the program marks no steps; memprof snapshot --pid PID writes a file in which leaks looks for "
+                  "its loop"
+            : !mp_model_was_recorded(judge->model)
+                ? "the file shows no loop, and growth is measured from one step to the next"
+            : native ? "no steps were found; call memprof_step() in the loop (memprof.h), or mark it by NVTX and "
+                       "record with --step-range NAME"
+                     : "no steps were found; call libmemprof.step() in the loop, or record with --step-at FUNCTION");
     else if (steps < needed)
-        snprintf(leaks->reason, sizeof leaks->reason, "too few steps: %u%s, %u needed", steps,
-                 judge->steps->guessed ? " inferred from the order of allocations" : "", needed);
+        SAY(leaks, "too few steps: %u%s, %u needed", steps,
+            judge->steps->guessed ? " inferred from the order of allocations" : "", needed);
     else if (judge->few)
-        snprintf(leaks->reason, sizeof leaks->reason,
-                 "%zu site%s grew, but in fewer than %d steps; record longer to tell", judge->few,
-                 judge->few == 1 ? "" : "s", MP_LEAK_BIRTHS);
+        SAY(leaks, "%zu site%s grew, but in fewer than %d steps; record longer to tell", judge->few,
+            judge->few == 1 ? "" : "s", MP_LEAK_BIRTHS);
     else if (judge->behind)
-        snprintf(leaks->reason, sizeof leaks->reason,
-                 "%zu site%s kept blocks again and again behind the last step, as an evaluation does that keeps its "
-                 "outputs",
-                 judge->behind, judge->behind == 1 ? "" : "s");
+        SAY(leaks,
+            "%zu site%s kept blocks again and again behind the last step, as an evaluation does that keeps its "
+            "outputs",
+            judge->behind, judge->behind == 1 ? "" : "s");
     else if (judge->paused)
-        snprintf(leaks->reason, sizeof leaks->reason,
-                 "%zu site%s grew until shortly before the end and may be full; record longer to tell", judge->paused,
-                 judge->paused == 1 ? "" : "s");
+        SAY(leaks, "%zu site%s grew until shortly before the end and may be full; record longer to tell", judge->paused,
+            judge->paused == 1 ? "" : "s");
     else if (leaks->unsure_growth.bytes)
         tell_unsure_growth(leaks);
     else if (leaks->caches)
         tell_caches(judge);
     else if (mp_damage_any(&judge->model->damage))
-        snprintf(leaks->reason, sizeof leaks->reason,
-                 "nothing keeps growing in the part of the file that could be read");
+        SAY(leaks, "nothing keeps growing in the part of the file that could be read");
     else if (leaks->grows && judge->steps->guessed && !leaks->findings.count)
-        snprintf(leaks->reason, sizeof leaks->reason,
-                 "memory grew, but no site in most of %u steps inferred from the order of allocations; call "
-                 "libmemprof.step() in the loop",
-                 steps);
+        SAY(leaks,
+            "memory grew, but no site in most of %u steps inferred from the order of allocations; call %s in the loop",
+            steps, native ? "memprof_step()" : "libmemprof.step()");
     else
         leaks->verdict = MP_VERDICT_CLEAN;
 }

@@ -81,11 +81,14 @@ static void put_sample(const struct note_sink *sink, const struct mp_model *mode
 static void put_host(const struct note_sink *sink, const struct mp_model *model)
 {
     char note[256];
+    bool tensors = false;
     if (!model->host_bytes) return;
+    for (size_t i = 0; i < model->tracks.count; i++)
+        tensors |= model->tracks.at[i].layer == MP_LAYER_TORCH;
     snprintf(note, sizeof note,
              "cpu/malloc is sampled, one in %s: its bytes are estimates and its counts are of blocks in the sample; "
-             "tensors of cpu/torch and what lived before the first 8 MiB are not in it",
-             mp_bytes(model->host_bytes));
+             "%swhat lived before the first 8 MiB %s not in it",
+             mp_bytes(model->host_bytes), tensors ? "tensors of cpu/torch and " : "", tensors ? "are" : "is");
     put_note(sink, note);
 }
 

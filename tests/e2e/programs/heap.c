@@ -1,7 +1,8 @@
 /* Blocks of the C allocator, for `snapshot --host`. Each function of the malloc() family keeps KEPT bytes, from its own
- * line, and frees as many more. The same with threads, where another thread frees, and with a forked child.
+ * line, and frees as many more. The same with threads, where another thread frees, and with a forked child. `sizes`
+ * keeps blocks of many sizes in each of 60 steps.
  *
- *     heap family | threads | fork
+ *     heap family | threads | fork | sizes
  *
  * Prints the bytes that stay live. */
 #include <malloc.h>
@@ -12,6 +13,8 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "memprof.h"
 
 #define EACH   ((size_t)4096)
 #define BLOCKS ((size_t)4096)
@@ -101,11 +104,27 @@ static size_t forked(void)
     return kept;
 }
 
+static size_t sizes(void)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < 60 * 40; i++) {
+        size_t bytes = 20000 + 37 * (i * 7919 % 1000);
+        if (i % 40 == 0) memprof_step();
+        blocks[i] = malloc(bytes);
+        free(malloc(8 * bytes));
+        kept += bytes;
+    }
+    return kept;
+}
+
 int main(int count, char **arguments)
 {
     if (count != 2) return 2;
     warm_up();
-    size_t kept = !strcmp(arguments[1], "family") ? family() : !strcmp(arguments[1], "threads") ? threads() : forked();
+    size_t kept = !strcmp(arguments[1], "family")    ? family()
+                  : !strcmp(arguments[1], "threads") ? threads()
+                  : !strcmp(arguments[1], "sizes")   ? sizes()
+                                                     : forked();
     printf("%zu\n", kept);
     return 0;
 }
