@@ -41,6 +41,7 @@ enum mp_stack_fact {
     MP_FACT_MULTIPLIES = 1 << 22,    /* a product of matrices, such as a Linear's */
     MP_FACT_SUMS = 1 << 23,          /* sum() */
     MP_FACT_CLASS_LOSS = 1 << 24,    /* cross_entropy(), log_softmax() */
+    MP_FACT_KV_CACHE = 1 << 25,      /* a cache of keys and values, by its class or file */
 };
 #define MP_FACTS_OF_CATEGORY (MP_FACT_FORWARD - 1u)
 

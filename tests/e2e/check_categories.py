@@ -139,5 +139,71 @@ class Phases(harness.TestCase):
                 self.check_server(name)
 
 
+KEYS = """
+import sys, torch
+from torch import nn
+class KVCache:
+    def __init__(self): self.tensors = {}
+    def update(self, at, new):
+        old = self.tensors.get(at)
+        self.tensors[at] = torch.cat([old, new], 1) if old is not None else new
+        return self.tensors[at]
+def joined(kept, at, new):
+    kept[at] = torch.cat([kept[at], new], 1) if kept[at] is not None else new
+    return kept[at]
+layers, head = nn.ModuleList(nn.Linear(64, 64) for _ in range(3)), nn.Linear(64, 100)
+embed = nn.Embedding(100, 64)
+with torch.no_grad():
+    for request in range(2):
+        cache, plain, tokens = KVCache(), [None] * 3, torch.zeros((2, 40), dtype=torch.long)
+        for step in range(20):
+            x = embed(tokens)
+            for at, layer in enumerate(layers):
+                x = layer(x)
+                keys = cache.update(at, x) if sys.argv[1] == "class" else joined(plain, at, x)
+                x = x + keys.mean(1, keepdim=True)
+            tokens = head(x[:, -1:]).argmax(-1)
+"""
+LENGTHS = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64))
+for step in range(40):
+    batch = torch.cat([torch.ones(int(torch.randint(50, 400, ())), 64) for _ in range(2)])
+    model(batch).sum().backward()
+    model.zero_grad()
+"""
+
+
+@harness.unittest.skipUnless(PYTHON, "no interpreter with torch")
+class Joined(harness.TestCase):
+    """A tensor that each call joins with a new one is no call's input. The stack may show that it is a cache of keys."""
+
+    blocks = Phases.blocks
+
+    def made(self, program, *arguments):
+        path, recording = self.folder / "program.py", self.folder / "run.mp"
+        path.write_text(program)
+        done = harness.memprof("snapshot", "--force", "-o", recording, "--", PYTHON, path, *arguments)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        made = {}
+        for category in ("KV cache", "kept over calls", "input"):
+            rows = [row for row in self.blocks(recording, category) if "_ops::cat" in row["stack"]]
+            if rows:
+                made[category] = len(rows)
+        return made
+
+    def test_keys_and_values(self):
+        made = 2 * 3 * 19
+        self.assertEqual(self.made(KEYS, "list"), {"kept over calls": made})
+        self.assertEqual(self.made(KEYS, "class"), {"KV cache": made})
+
+    def test_batches_of_random_lengths(self):
+        found = self.made(LENGTHS)
+        self.assertEqual(list(found), ["input"])
+        self.assertGreater(found["input"], 30)
+
+
 if __name__ == "__main__":
     harness.main()

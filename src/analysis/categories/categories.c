@@ -313,38 +313,51 @@ static enum mp_category by_turns(const struct mp_categories *categories, uint32_
 }
 
 /* True if a stack's blocks from before the first round are input. If there are few rounds, other blocks live like
- * input. So the stack must also make input in later rounds. */
-enum feeding { FEEDING_UNASKED, FEEDING_ASKED, FEEDING_SURE };
+ * input. So the stack must also make input in later rounds. A stack that joins its last tensor and a new one, again and
+ * again, keeps what earlier calls made: such blocks are no input. */
+enum feeding { FEEDING_UNASKED, FEEDING_ASKED, FEEDING_SURE, FEEDING_JOINED };
 
 static enum mp_category by_life(const struct mp_categories *categories, uint32_t block)
 {
     uint32_t round;
     enum mp_category category = by_turns(categories, block, &round);
-    bool sure = category != MP_CATEGORY_INPUT || round ||
-                categories->feeds[categories->model->blocks.stack[block]] == FEEDING_SURE;
-    return sure ? category : MP_CATEGORY_NONE;
+    unsigned char feeds = categories->feeds[categories->model->blocks.stack[block]];
+    if (category != MP_CATEGORY_INPUT || (round && feeds != FEEDING_JOINED)) return category;
+    return feeds == FEEDING_JOINED ? MP_CATEGORY_KEPT : feeds == FEEDING_SURE ? category : MP_CATEGORY_NONE;
+}
+
+/* A stack joins its tensors if ROUNDS_OF_INPUT of them are outgrown for one that is not: when they are freed, its
+ * latest is larger. Of batches of random sizes half are. */
+static void find_joined(struct mp_categories *categories)
+{
+    const struct mp_model *model = categories->model;
+    uint32_t *latest = mp_alloc_zeroed(model->stacks.count + 1, sizeof *latest);
+    int64_t *outgrown = mp_alloc_zeroed(model->stacks.count + 1, sizeof *outgrown);
+    for (uint32_t event = 0; event < model->events.count; event++) {
+        uint32_t block = model->events.subject[event];
+        if (model->events.type[event] > MP_EVENT_FREE) continue;
+        uint32_t stack = model->blocks.stack[block], *last = &latest[stack];
+        if (model->events.type[event] == MP_EVENT_ALLOC) *last = block;
+        if (*last != block)
+            outgrown[stack] += model->blocks.bytes[*last] > model->blocks.bytes[block] ? 1 : -ROUNDS_OF_INPUT;
+    }
+    for (size_t i = 0; i < model->stacks.count; i++)
+        if (outgrown[i] > 2 * ROUNDS_OF_INPUT && categories->facts->of_stack[i] & MP_FACT_JOINS)
+            categories->feeds[i] = FEEDING_JOINED;
+    free(latest);
+    free(outgrown);
 }
 
 static void find_feeds(struct mp_categories *categories)
 {
     const struct mp_model *model = categories->model;
-    const struct mp_model_blocks *blocks = &model->blocks;
-    uint32_t round, block = 0;
-    bool any = false;
+    uint32_t round;
     categories->feeds = mp_alloc_zeroed(model->stacks.count + 1, 1);
-    if (!categories->phases.turns.count) return;
-    for (; block < blocks->count; block++) {
-        if (blocks->alloc_event[block] == MP_NONE) continue;
-        bool input = by_turns(categories, block, &round) == MP_CATEGORY_INPUT;
-        if (round) break;
-        if (!input) continue;
-        categories->feeds[blocks->stack[block]] = FEEDING_ASKED;
-        any = true;
+    for (uint32_t block = 0; categories->phases.turns.count && block < model->blocks.count; block++) {
+        unsigned char *feeds = &categories->feeds[model->blocks.stack[block]];
+        if (by_turns(categories, block, &round) != MP_CATEGORY_INPUT) continue;
+        *feeds = !round ? FEEDING_ASKED : *feeds ? FEEDING_SURE : FEEDING_UNASKED;
     }
-    for (; any && block < blocks->count; block++)
-        if (categories->feeds[blocks->stack[block]] == FEEDING_ASKED &&
-            by_turns(categories, block, &round) == MP_CATEGORY_INPUT)
-            categories->feeds[blocks->stack[block]] = FEEDING_SURE;
 }
 
 static enum mp_category by_rule(const struct mp_categories *categories, uint32_t block, bool doubtless)
@@ -360,7 +373,8 @@ static enum mp_category of_inference(const struct mp_categories *categories, uin
     const struct mp_model_blocks *blocks = &categories->model->blocks;
     uint32_t made = blocks->alloc_event[block], born = mp_phase_turn_of(phases, made);
     uint32_t freed = blocks->free_event[block];
-    if (freed == MP_NONE || (freed > phases->last_alloc && freed - made > EVENTS_OF_TEMPORARY)) return MP_CATEGORY_KEPT;
+    bool stays = freed == MP_NONE || (freed > phases->last_alloc && freed - made > EVENTS_OF_TEMPORARY);
+    if (stays || categories->feeds[blocks->stack[block]] == FEEDING_JOINED) return MP_CATEGORY_KEPT;
     uint32_t gone = mp_phase_turn_of(phases, freed), calls = 0;
     for (uint32_t i = born + 1; i <= gone && calls < 2; i++)
         calls += phases->turns.at[i].phase == MP_PHASE_FORWARD;
@@ -429,6 +443,8 @@ unsigned mp_category_look(const struct mp_categories *categories, uint32_t block
     unsigned guess = categories->guesses.of_block[block];
     *guessed = guess && guess != category;
     if (*guessed) category = (enum mp_category)guess;
+    bool keys = categories->facts->of_stack[categories->model->blocks.stack[block]] & MP_FACT_KV_CACHE;
+    if (category == MP_CATEGORY_KEPT && keys) return MP_CATEGORY_KV_CACHE;
     if (category == MP_CATEGORY_ACTIVATIONS &&
         mp_guesses_is_previous(&categories->guesses, categories->model, &categories->phases, block, moment)) {
         *guessed = true;
@@ -461,6 +477,7 @@ struct mp_categories *mp_categories_make(const struct mp_model *model, const str
     mp_phases_find(model, &made->phases);
     count_labels(made);
     find_feeds(made);
+    find_joined(made);
     mp_guesses_find(model, &made->phases, known_at_end, made, &made->guesses);
     made->first_call = find_first_call(made);
     if (rules && rules->rules.count) made->by_user = match_stacks(model, rules);

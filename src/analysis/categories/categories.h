@@ -32,7 +32,7 @@ enum mp_category {
     MP_CATEGORY_PREVIOUS, /* activations of a graph that is still held after the same code made the next one */
     MP_CATEGORY_WORKING,  /* made by inference, and freed with the call */
     MP_CATEGORY_KEPT,     /* made by inference for later calls: keys and values, a recurrent state, results */
-    MP_CATEGORY_KV_CACHE, /* a server's memory for keys and values, by its own report */
+    MP_CATEGORY_KV_CACHE, /* a server's memory for keys and values, by its own report; kept over calls, by its stack */
     MP_CATEGORIES         /* from here on: categories of the user's rules */
 };
 

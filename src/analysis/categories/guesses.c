@@ -389,15 +389,9 @@ static unsigned of_freed(const struct finder *f, uint32_t block, const struct vo
 {
     uint32_t stack = mp_model_freed_at(f->model, block), line = f->line[stack];
     if (f->facts->of_stack[stack] & MP_FACT_ZEROES) return MP_CATEGORY_GRADIENTS;
-    switch (phase_of_free(f, block)) {
-    case MP_PHASE_BACKWARD:
-    case MP_PHASE_RECOMPUTE:
-        return MP_CATEGORY_ACTIVATIONS;
-    case MP_PHASE_OPTIMIZER:
-        return MP_CATEGORY_OPTIMIZER_STATE;
-    default:
-        break;
-    }
+    enum mp_phase phase = phase_of_free(f, block);
+    if (mp_phase_is_backward(phase)) return MP_CATEGORY_ACTIVATIONS;
+    if (phase == MP_PHASE_OPTIMIZER) return MP_CATEGORY_OPTIMIZER_STATE;
     unsigned vote = line == MP_NONE ? MP_CATEGORY_NONE : winner(&votes[line]);
     if (together < GRAPH_LEAST) {
         bool passes = vote == MP_CATEGORY_INPUT || vote == MP_CATEGORY_KEPT || vote == MP_CATEGORY_GRADIENTS ||
@@ -456,11 +450,6 @@ static unsigned of_copy(uint32_t nth, uint32_t parameters, bool with_gradients, 
     return steps ? MP_CATEGORY_OPTIMIZER_STATE : MP_CATEGORY_PARAMETERS;
 }
 
-static bool is_of_cublas(uint64_t bytes)
-{
-    return bytes == SMALL_CUBLAS || bytes == LARGE_CUBLAS;
-}
-
 static uint32_t file_of(const struct mp_model *model, uint32_t frame)
 {
     const struct mp_model_frame *at = frame == MP_NONE ? NULL : &model->frames.at[frame];
@@ -501,7 +490,8 @@ static void guess_lasting(struct finder *f)
         const struct size_count *one = find_size(&gradients, bytes);
         if (!is_lasting(f, i)) continue;
         uint32_t nth = (uint32_t)(*mp_map_at(&seen, bytes + 1, NULL))++;
-        bool workspace = is_of_cublas(bytes) && !one && *mp_map_find(&there, bytes + 1) <= MOST_CUBLAS;
+        bool workspace =
+            (bytes == SMALL_CUBLAS || bytes == LARGE_CUBLAS) && !one && *mp_map_find(&there, bytes + 1) <= MOST_CUBLAS;
         f->guesses->of_block[i] =
             (unsigned char)(workspace ? MP_CATEGORY_WORKSPACE : of_copy(nth, one ? one->count : 0, kept, steps));
     }
@@ -515,17 +505,12 @@ static void guess_lasting(struct finder *f)
 
 static unsigned of_stack(const struct finder *f, uint32_t block)
 {
-    switch (f->phases->of_stack[f->model->blocks.stack[block]]) {
-    case MP_PHASE_FORWARD:
-    case MP_PHASE_RECOMPUTE:
-        return f->trains ? MP_CATEGORY_ACTIVATIONS : MP_CATEGORY_KEPT;
-    case MP_PHASE_BACKWARD:
-        return MP_CATEGORY_GRADIENTS;
-    case MP_PHASE_OPTIMIZER:
-        return MP_CATEGORY_OPTIMIZER_STATE;
-    default:
-        return MP_CATEGORY_NONE;
-    }
+    static const unsigned char of[MP_PHASES] = {[MP_PHASE_FORWARD] = MP_CATEGORY_ACTIVATIONS,
+                                                [MP_PHASE_RECOMPUTE] = MP_CATEGORY_ACTIVATIONS,
+                                                [MP_PHASE_BACKWARD] = MP_CATEGORY_GRADIENTS,
+                                                [MP_PHASE_OPTIMIZER] = MP_CATEGORY_OPTIMIZER_STATE};
+    unsigned category = of[f->phases->of_stack[f->model->blocks.stack[block]]];
+    return category == MP_CATEGORY_ACTIVATIONS && !f->trains ? MP_CATEGORY_KEPT : category;
 }
 
 static unsigned of_rest(const struct finder *f, uint32_t block, const struct votes *votes, uint32_t together)
