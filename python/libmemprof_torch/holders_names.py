@@ -496,13 +496,15 @@ def _numbered(patterns):
 
 
 def _bound_text(tokens, members):
-    """Added if each container whose entries differ has a bound. The readers know this form (src/analysis/holders)."""
+    """Added if the outermost container whose entries differ has a bound; of it and bounded ones in its entries, about
+    the least full. The readers know this form (src/analysis/holders)."""
     grows = [token for place, token in enumerate(tokens)
              if token.tag in ("list", "dict", "cache") and token.key is not None and
              (token.key == "*" or any(other[place].key != token.key for other, _ in members))]
-    if not grows or any(token.bound is None for token in grows):
+    if not grows or grows[0].bound is None:
         return ""
-    return " ({} of at most {} entries)".format(*grows[-1].bound)
+    entries, most = min((token.bound for token in grows if token.bound), key=lambda bound: bound[0] / bound[1])
+    return f" ({entries} of at most {most} entries)"
 
 
 def _view_text(views):
@@ -512,8 +514,12 @@ def _view_text(views):
     used, whole = (sum(each) / len(known) for each in zip(*known)) if known else (0, 0)
     if not used or used * VIEW_PART > whole:
         return ""
-    unit, size = next((each for each in UNITS if whole >= each[1]), UNITS[-1])
-    return f" ({used / size:.3g} of {whole / size:.4g} {unit} used)"
+    unit, size = next((each for each in UNITS if used >= each[1]), UNITS[-1])
+    return f" ({_number_text(used / size)} of {_number_text(whole / size)} {unit} used)"
+
+
+def _number_text(number):
+    return f"{number:.3g}" if number < 999.5 else f"{number:,.0f}".replace(",", " ")
 
 
 VIEW_PART = 2

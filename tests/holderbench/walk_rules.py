@@ -640,10 +640,16 @@ def test_bounds_and_views():
     root = functools.lru_cache(maxsize=7)(lambda number: torch.zeros(64, 8))
     [root(number) for number in range(5)]
     held(look()[0][0].path == "root[*] (5 of at most 7 entries)", look()[0][0].path)
+    pair = lambda number: (torch.zeros(64, 8), torch.zeros(64, 8))
+    for make in (pair, lambda number: [pair(number), pair(number)], lambda number: collections.deque(pair(number), 2)):
+        root = functools.lru_cache(maxsize=7)(make)
+        [root(number) for number in range(5)]
+        held(look()[0][0].path.endswith("] (5 of at most 7 entries)"), look()[0][0].path)
     root = [torch.zeros(64, 8).numpy()[2] for _ in range(3)]
-    held(look()[0][0].path.endswith(" (0.0312 of 2 KiB used)"), look()[0][0].path)
+    held(look()[0][0].path.endswith(" (32 of 2 048 B used)"), look()[0][0].path)
     some_are_unknown = [(8 << 10, 256 << 10), (0, 0), (8 << 10, 256 << 10)]
     held(holders_names._view_text(some_are_unknown) == " (8 of 256 KiB used)", some_are_unknown)
+    held(holders_names._view_text([(1 << 20, 5 << 29)]) == " (1 of 2 560 MiB used)", "large")
     rows = torch.zeros(64, 8)
     root = [rows[2], rows]
     del rows

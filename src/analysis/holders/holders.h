@@ -42,8 +42,7 @@ struct mp_holders {
 void mp_holders_find(const struct mp_model *model, bool only_last, struct mp_holders *holders);
 /* NULL: no block of the stack lived at a look. */
 const struct mp_holders_site *mp_holders_of(const struct mp_holders *holders, uint16_t track, uint32_t stack);
-/* True if every growing container on the path has a bound. Sets the entries at the look and the bound.
- */
+/* True if the outermost growing container on the path has a bound. Sets the entries at the look and the bound. */
 bool mp_holder_is_bounded(const struct mp_holder *holder, uint64_t *entries, uint64_t *most);
 /* The later uses of the variable at the begin of a path, as a look found them. Blocks of a variable that is not read
  * again may be freed sooner. `line`: the last line of its function that reads it; 0: unknown. */

@@ -489,13 +489,15 @@ static bool are_stacks_bounded(const struct mp_leaks *leaks, const struct mp_lea
     return true;
 }
 
-/* Growth that ends at a container's bound is no leak, unless memory runs out first. */
+/* Growth that ends at a container's bound is no leak, unless memory runs out first. If blocks were born in more steps
+ * than the container has entries, it is the entries that grow. */
 static void find_bound(const struct judge *judge, struct mp_leak_finding *finding)
 {
     uint64_t entries, most;
     if (finding->regrown || !mp_leak_is_leak(finding) || finding->class == MP_LEAK_HIDDEN) return;
     if (!is_site_bounded(judge->leaks, finding->held, &entries, &most) || !are_stacks_bounded(judge->leaks, finding))
         return;
+    if ((uint64_t)finding->births * 9 > entries * 10) return;
     double each = (double)finding->held->bytes / (double)entries;
     uint64_t now = each > 0 ? (uint64_t)((double)finding->bytes / each + 0.5) : most;
     finding->entries = now < most ? now : most;

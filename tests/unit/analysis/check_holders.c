@@ -381,6 +381,8 @@ START_TEST(a_bound_ends_growth_unless_memory_ends_before)
     ck_assert_uint_eq(first.sum.sites, 2);
     judge(one, other, 80000, &leaks, &first); /* of 150 000 bytes that both have when full */
     ck_assert_int_eq(leaks.verdict, MP_VERDICT_LEAK);
+    judge("ring[*][*] (3 of at most 50 entries)", other, 1 << 30, &leaks, &first); /* three entries that grow */
+    ck_assert_int_eq(leaks.verdict, MP_VERDICT_LEAK);
 }
 
 /* Sixteen steps, and then an evaluation; or 32, with one after the 11th and one after the 21st. Either keeps its
