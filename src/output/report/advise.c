@@ -115,7 +115,7 @@ static const struct {
                                   "optimizer.zero_grad(set_to_none=True) right after optimizer.step()",
                                   "each backward allocates them anew"},
     [MP_CHANGE_HELD_VARIABLES] = {"let go of what variables hold of a step before the next one makes it anew",
-                                  "del them behind backward()", "only where nothing reads them later"},
+                                  "del them behind their last use", "only where nothing reads them later"},
     [MP_CHANGE_FUSED] = {"a fused optimizer, whose step needs no temporaries", "torch.optim.AdamW(..., fused=True)",
                          ""},
     [MP_CHANGE_ONE_BY_ONE] = {"an optimizer that takes one parameter after the other", "foreach=False",
@@ -123,7 +123,7 @@ static const struct {
     [MP_CHANGE_NO_GRAD] = {"run forward without a graph where no backward follows", "with torch.no_grad(): around it",
                            ""},
     [MP_CHANGE_BACKWARD_SOONER] = {"backward for each micro-batch, not once for the sum of their losses",
-                                   "loss.backward() where it is appended; keep loss.detach()",
+                                   "loss.backward() as soon as each loss is made; keep loss.detach()",
                                    "only where micro-batches do not use one another's results"},
     [MP_CHANGE_ONE_STREAM] = {"allocate on one stream: each side stream keeps segments that no other may use",
                               "make the blocks before torch.cuda.stream(...) and call record_stream() on them, or make "
