@@ -16,6 +16,7 @@ KINDS = {
     "phase_settings": ("change settings during its run", "for one phase"),
     "late_zero_grad": ("live over forward", "blocks that live longer than they are needed"),
     "gradients_kept": ("`zero_grad(set_to_none=True)`", "blocks that live longer than they are needed"),
+    "gradients_idle": ("no optimizer uses", "blocks that live longer than they are needed"),
     "held_variables": ("`del` it behind `backward()`", "blocks that live longer than they are needed"),
     "leak": ("stop what grows", "blocks that live longer than they are needed"),
     "idle_variable": ("nothing reads again", "blocks that live longer than they are needed"),

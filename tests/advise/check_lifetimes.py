@@ -53,6 +53,14 @@ class Lifetimes(harness.TestCase):
         for seed in (0, 5, 6, 8, 13, 19):
             self.check(f"chance{seed}", "zeroed", ["zero_grad"])
 
+    def test_gradients_that_no_optimizer_uses(self):
+        """Forward may keep activations for them, too, so the saving is a lower bound."""
+        for name, habits in (("wide", "frozen"), ("deep", "frozen"), ("deep", "frozen,late")):
+            rows = {row[0]: row[1:3] for row in bench.compare(self.folder, name, habits, *KINDS)}
+            said, real = rows.pop("no_idle")
+            self.assertTrue(said == real if name == "wide" else 0 < said <= real, (name, habits, said, real))
+            self.assertEqual(set(rows), {"zero_grad"} if "late" in habits else set())
+
     def test_held_variables(self):
         self.check("deep", "held", ["del"])
 

@@ -342,7 +342,12 @@ def train(name, habits, changes):
     model, data, loss_of = by_chance(int(name[len("chance"):])) if name.startswith("chance") else MODELS[name]()
     model = model.to(DEVICE)
     checkpoint_modules(model, changes)
-    optimizer = make_optimizer(model.parameters(), habits, changes)
+    parameters = list(model.parameters())
+    if "frozen" in habits:  # of the first half the optimizer knows nothing
+        for parameter in parameters[:len(parameters) // 2]:
+            parameter.requires_grad_("no_idle" not in changes)
+        parameters = parameters[len(parameters) // 2:]
+    optimizer = make_optimizer(parameters, habits, changes)
     batches = [data() for _ in range(2)]
 
     def step_of(batch):

@@ -40,9 +40,9 @@ const char *mp_change_kind_name(enum mp_change_kind kind)
 const char *mp_change_pattern_name(enum mp_change_pattern pattern)
 {
     static const char *const names[MP_CHANGE_PATTERNS] = {
-        "settings",   "late_zero_grad",  "gradients_kept", "held_variables", "fused",
-        "one_by_one", "checkpoint",      "phase_settings", "one_stream",     "idle_variable",
-        "no_grad",    "backward_sooner", "leak",           "chunked_loss",   "evaluation_batch"};
+        "settings",        "late_zero_grad", "gradients_kept", "gradients_idle",  "held_variables", "fused",
+        "one_by_one",      "checkpoint",     "phase_settings", "one_stream",      "idle_variable",  "no_grad",
+        "backward_sooner", "leak",           "chunked_loss",   "evaluation_batch"};
     return names[pattern];
 }
 

@@ -13,6 +13,7 @@ enum mp_change_pattern {
     MP_CHANGE_SETTINGS,
     MP_CHANGE_LATE_ZERO_GRAD,  /* gradients live through the next forward and are freed after it */
     MP_CHANGE_GRADIENTS_KEPT,  /* gradients are set to zero, and never freed */
+    MP_CHANGE_GRADIENTS_IDLE,  /* only other gradients are freed: no optimizer has these parameters */
     MP_CHANGE_HELD_VARIABLES,  /* a variable holds one step's block until the next step's block replaces it */
     MP_CHANGE_FUSED,           /* temporaries of an optimizer that has a fused form */
     MP_CHANGE_ONE_BY_ONE,      /* temporaries of an optimizer that works on lists of tensors */

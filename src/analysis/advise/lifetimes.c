@@ -134,7 +134,7 @@ static void propose(struct finder *f, struct mp_change *change)
 
 static bool is_gradient(const struct finder *f, uint32_t block, size_t update)
 {
-    return is_ours(f, block) && update < f->updates.count && end_of(f, block) > event_of(f, update) &&
+    return is_ours(f, block) && update < f->updates.count &&
            mp_phase_is_backward(mp_phase_of_block(&f->phases, f->model, block)) &&
            mp_category_of(f->categories, block, event_of(f, update)) == MP_CATEGORY_GRADIENTS;
 }
@@ -296,21 +296,40 @@ static bool replace_kept(struct finder *f, const uint32_t *number, size_t count,
     return steady;
 }
 
+/* Gradients that live to the end, while more are freed between two backwards, belong to parameters that no optimizer
+ * has: it would free all of its own. */
+static bool are_idle(const struct finder *f, const struct mp_change *kept, size_t freed)
+{
+    uint32_t last = f->updates.count ? event_of(f, f->updates.count - 1) : 0;
+    mp_vec_each (const struct mp_edit_end, end, &kept->edits.ends) {
+        if (end_of(f, end->block) <= last) return false;
+    }
+    return freed > kept->edits.ends.count;
+}
+
 static void find_gradients(struct finder *f)
 {
     struct mp_change late = {.kind = MP_CHANGE_LIFETIME, .pattern = MP_CHANGE_LATE_ZERO_GRAD};
     struct mp_change freed = {.kind = MP_CHANGE_LIFETIME, .pattern = MP_CHANGE_GRADIENTS_KEPT};
     uint32_t *number = mp_alloc_zeroed(f->model->blocks.count + 1, sizeof *number), count = 0;
+    size_t others = 0;
     for (uint32_t block = 0; block < f->model->blocks.count; block++) {
         size_t update = is_ours(f, block) ? update_after(f, f->model->blocks.alloc_event[block]) : 0;
         if (!is_gradient(f, block, update)) continue;
         const struct update *at = &f->updates.at[update];
-        if (end_of(f, block) <= at->forward) continue;
         bool lasts = at->backward != MP_NONE && end_of(f, block) > at->backward;
+        others += at->backward != MP_NONE && !lasts;
+        if (end_of(f, block) <= at->event || end_of(f, block) <= at->forward) continue;
         if (lasts) number[block] = ++count;
         end_at_event(lasts ? &freed : &late, block, at->event);
     }
-    if (!replace_kept(f, number, count, &freed)) freed.edits.ends.count = freed.edits.extras.count = 0;
+    if (are_idle(f, &freed, others)) {
+        freed.pattern = MP_CHANGE_GRADIENTS_IDLE;
+        for (size_t i = 0; i < freed.edits.ends.count; i++)
+            freed.edits.ends.at[i].gone = true;
+    } else if (!replace_kept(f, number, count, &freed)) {
+        freed.edits.ends.count = freed.edits.extras.count = 0;
+    }
     propose(f, &late);
     propose(f, &freed);
     free(number);
