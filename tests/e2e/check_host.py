@@ -163,6 +163,10 @@ class Host(harness.TestCase):
         self.assertIsEstimate(by_line.get(7, 0), 40 << 20, 1 << 20)
         self.assertLess(by_line.get(2, 0), 12 << 20)  # the first tensor tells where PyTorch allocates
         self.assertEqual(harness.answer("peak", path)["track"], "cpu/torch")
+        files = {frame["file"] or "" for site in harness.answer("peak", path, "--track", "cpu/malloc", "-n", "0")["sites"]
+                 for frame in site["stack"]}
+        self.assertIn("torch/__init__.py", " ".join(files))  # torch's import, which memprof's own start follows
+        self.assertFalse([file for file in files if file.endswith("/start/sitecustomize.py")])
 
 
 if __name__ == "__main__":

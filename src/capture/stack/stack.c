@@ -152,8 +152,9 @@ static uint32_t python_frame(const struct mp_python_frame *python)
     static struct mp_python_description names; /* under the table lock */
     struct mp_wire_frame frame = {.language = MP_PYTHON};
     if (mp_python_describe(python, &names)) {
-        if (strstr(names.file, "/libmemprof_torch/") ||
-            strstr(names.file, "/libmemprof_plan/")) { /* the shims, which are not the program's code */
+        /* The shims and what starts them are not the program's code. */
+        if (strstr(names.file, "/libmemprof_torch/") || strstr(names.file, "/libmemprof_plan/") ||
+            strstr(names.file, "/python/start/sitecustomize.py")) {
             mp_tag_cache_put(&frames, hash, FRAME_LEFT_OUT);
             return FRAME_LEFT_OUT;
         }
