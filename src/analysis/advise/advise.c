@@ -279,12 +279,9 @@ static void end_leaks(const struct adviser *a, const uint32_t *leaking, struct m
         uint32_t born = blocks->alloc_event[block], stack = blocks->stack[block];
         if (!leaking[stack] || born == MP_NONE || blocks->track[block] != a->query->track) continue;
         size_t step = MP_COUNT_BEFORE(steps.count, i, steps.at[i].first <= born);
-        const struct mp_edit_end end = {.block = block,
-                                        .freed = step < steps.count ? steps.at[step].first : next[stack]};
+        uint32_t end = step < steps.count ? steps.at[step].first : next[stack];
         next[stack] = born;
-        if (end.freed >= blocks->free_event[block]) continue;
-        mp_vec_add(&changes->at[leaking[stack] - 1].edits.ends, end);
-        changes->at[leaking[stack] - 1].blocks++;
+        if (end < blocks->free_event[block]) mp_change_end(&changes->at[leaking[stack] - 1], block, end);
     }
     free(next);
     mp_steps_free(&steps);

@@ -4,6 +4,7 @@
 #include "analysis/advise/curve.h"
 #include "analysis/advise/edits.h"
 #include "analysis/advise/tune.h"
+#include "base/memory.h"
 
 /* Names of MP_CHANGE_KINDS are a promise. */
 enum mp_change_kind { MP_CHANGE_ALLOCATOR, MP_CHANGE_CHECKPOINT, MP_CHANGE_LIFETIME, MP_CHANGE_KINDS };
@@ -62,6 +63,13 @@ struct mp_changes {
     struct mp_change *at;
     size_t count, room;
 };
+
+/* Ends the block just before the event. */
+static inline void mp_change_end(struct mp_change *change, uint32_t block, uint32_t event)
+{
+    mp_vec_add(&change->edits.ends, ((struct mp_edit_end){.block = block, .freed = event}));
+    change->blocks++;
+}
 
 /* The order of changes by cost. An unknown share of forward costs more than any known one. */
 static inline double mp_change_price(const struct mp_change *change)

@@ -77,13 +77,6 @@ static uint32_t event_at(const struct finder *f, size_t act)
     return act < f->acts.count ? f->acts.at[act].event : (uint32_t)f->model->events.count;
 }
 
-static void end_at(struct mp_change *change, uint32_t block, uint32_t event)
-{
-    const struct mp_edit_end end = {.block = block, .freed = event};
-    mp_vec_add(&change->edits.ends, end);
-    change->blocks++;
-}
-
 /* ---- a forward without a backward */
 
 /* The length of the first `parts` parts of a path, at most its length. */
@@ -177,7 +170,7 @@ static void look_at_pass(struct finder *f, size_t turn)
     if (!together || together * 2 < end - first - (result != SIZE_MAX)) return;
     for (size_t i = first; i < end; i++)
         if (i != result && freed(f, &f->acts.at[i]) <= over && f->acts.at[i].end < freed(f, &f->acts.at[i]))
-            end_at(&f->evaluation, f->acts.at[i].block, f->acts.at[i].end);
+            mp_change_end(&f->evaluation, f->acts.at[i].block, f->acts.at[i].end);
     if (kept <= f->most) return;
     f->most = f->evaluation.bytes = kept;
     f->evaluation.stack = mp_module_caller(f->model, stack(f, &f->acts.at[first]));
@@ -272,7 +265,7 @@ static void take_batches(struct finder *f, const size_t *starts, size_t count, u
     for (size_t batch = 0; batch + 1 < count; batch++)
         for (size_t i = starts[batch]; i < starts[batch + 1]; i++)
             if (freed(f, &f->acts.at[i]) >= begin && freed(f, &f->acts.at[i]) < over)
-                end_at(&f->batches, f->acts.at[i].block, event_at(f, starts[batch + 1]));
+                mp_change_end(&f->batches, f->acts.at[i].block, event_at(f, starts[batch + 1]));
     for (uint32_t event = begin; event < over; event++) {
         if (!is_ours(f, event)) continue;
         uint32_t block = f->model->events.subject[event];

@@ -112,13 +112,6 @@ static uint32_t end_of(const struct finder *f, uint32_t block)
     return f->model->blocks.free_event[block]; /* MP_NONE is later than any event */
 }
 
-static void end_at_event(struct mp_change *change, uint32_t block, uint32_t event)
-{
-    const struct mp_edit_end end = {.block = block, .freed = event};
-    mp_vec_add(&change->edits.ends, end);
-    change->blocks++;
-}
-
 static void propose(struct finder *f, struct mp_change *change)
 {
     if (change->edits.ends.count) {
@@ -251,7 +244,7 @@ static bool stand_in(struct finder *f, const struct pair *pair, size_t update, c
         if (*is && *is != 1 + is_there) return false;
         *is = (unsigned char)(1 + is_there);
         if (is_there)
-            end_at_event(change, pair->later.at[pair->to[i]].block, end);
+            mp_change_end(change, pair->later.at[pair->to[i]].block, end);
         else
             add_copy(f, pair, i, begin, end, change);
     }
@@ -321,7 +314,7 @@ static void find_gradients(struct finder *f)
         others += at->backward != MP_NONE && !lasts;
         if (end_of(f, block) <= at->event || end_of(f, block) <= at->forward) continue;
         if (lasts) number[block] = ++count;
-        end_at_event(lasts ? &freed : &late, block, at->event);
+        mp_change_end(lasts ? &freed : &late, block, at->event);
     }
     if (are_idle(f, &freed, others)) {
         freed.pattern = MP_CHANGE_GRADIENTS_IDLE;
@@ -473,7 +466,7 @@ static void find_variables(struct finder *f)
         if (until[i] == MP_NONE || f->idle[made.at[i].block]) continue;
         unsigned category = mp_category_of(f->categories, made.at[i].block, until[i]);
         if (!is_passing_category(category)) continue;
-        end_at_event(&change, made.at[i].block, until[i]);
+        mp_change_end(&change, made.at[i].block, until[i]);
         if (made.at[i].bytes <= most) continue;
         most = made.at[i].bytes;
         change.stack = made.at[i].stack;
@@ -582,7 +575,7 @@ static void end_idle(struct finder *f, struct mp_change *change, uint32_t block,
 {
     if (event == MP_NONE) return;
     f->idle[block] = 1;
-    end_at_event(change, block, event);
+    mp_change_end(change, block, event);
     if (f->model->blocks.bytes[block] <= *most) return;
     *most = f->model->blocks.bytes[block];
     change->stack = f->model->blocks.stack[block];
