@@ -31,7 +31,7 @@ class Carried(harness.TestCase):
 
     def test_a_loss_in_chunks(self):
         """Under autocast more may be saved, as it is unknown whether chunks cast the head's parameters again."""
-        for name, within in (("large_vocabulary", 0.02), ("mixed_decoder", 0.15)):
+        for name, within in (("large_vocabulary", 0.02), ("mixed_decoder", 0.08)):
             rows = {row[0]: row for row in bench.compare(self.folder, name, "", "--kind", "checkpoint")}
             change, said, real, _ = rows["chunked"]
             self.assertTrue(bench.is_within(said, real, within), (name, said, real))

@@ -101,9 +101,11 @@ static void look_at(struct finder *f, uint32_t block, bool backward)
         f->loss = f->back = MP_NONE;
         f->family.count = 0;
     }
-    bool begins = backward && multiplies && f->loss != MP_NONE && f->back != MP_NONE;
+    bool begins = backward && multiplies && !passing && f->loss != MP_NONE && f->back != MP_NONE;
     if (begins) take_family(f);
-    if (begins || (f->head.count && f->over == MP_NONE)) mp_vec_add(&f->head, block);
+    bool within = begins || (f->head.count && f->over == MP_NONE);
+    if (within && passing) shrink(f, block); /* a library's scratch memory for the product of a chunk */
+    if (within && !passing) mp_vec_add(&f->head, block);
     if (f->logits == MP_NONE || !is_of_size(blocks->bytes[block], blocks->bytes[f->logits])) return;
     if (!backward && f->loss == MP_NONE && facts & MP_FACT_CLASS_LOSS) f->loss = block;
     if (backward && f->back == MP_NONE) f->back = born;
