@@ -57,12 +57,31 @@ static uint32_t age_of_rank(const struct mp_leak_life *lives, size_t count, uint
     }
 }
 
-uint32_t mp_leak_usual_age(const struct mp_leak_life *lives, size_t count, uint32_t last, uint32_t else_age)
+/* Nine in ten of the blocks freed before `last` did not exceed this age; `else_age` if fewer than OLD were freed. */
+static uint32_t nine_in_ten(const struct mp_leak_life *lives, size_t count, uint32_t last, uint32_t else_age)
 {
     size_t freed = 0;
     for (size_t i = 0; i < count; i++)
         freed += lives[i].death < last;
     return freed < OLD ? else_age : age_of_rank(lives, count, last, freed - freed / 10 - 1);
+}
+
+bool mp_leak_is_backlog(const struct mp_leak_life *lives, size_t count, uint32_t last)
+{
+    uint32_t freed = 0, kept = UINT32_MAX;
+    for (size_t i = 0; i < count; i++) {
+        uint32_t birth = lives[i].birth;
+        if (lives[i].death < last && birth > freed) freed = birth;
+        if (lives[i].death >= last && birth < kept) kept = birth;
+    }
+    if (freed > kept) return false;
+    uint32_t early = nine_in_ten(lives, count, last / 2, UINT32_MAX / 2);
+    return nine_in_ten(lives, count, last, 0) > early + early / 2 + 1;
+}
+
+uint32_t mp_leak_usual_age(const struct mp_leak_life *lives, size_t count, uint32_t last, uint32_t else_age)
+{
+    return mp_leak_is_backlog(lives, count, last) ? 0 : nine_in_ten(lives, count, last, else_age);
 }
 
 int mp_leak_life_by_site(const void *left, const void *right)

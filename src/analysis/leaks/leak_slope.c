@@ -167,6 +167,17 @@ static void sum_up(const struct amount *steps, uint32_t last, struct mp_leak_slo
     free(bytes);
 }
 
+/* A backlog grows from its first block on, by less than each step adds. */
+static void spread(uint32_t first, struct mp_leak_slope *slope)
+{
+    double span = slope->last + 1.0 - first;
+    slope->first = first;
+    slope->bytes_per_step = (double)slope->bytes / span;
+    slope->blocks_per_step = (double)slope->blocks / span;
+    slope->change = 0;
+    slope->uneven = false;
+}
+
 void mp_leak_slope_find(const struct mp_leak_life *lives, size_t count, uint32_t last, struct mp_leak_slope *slope)
 {
     *slope = (struct mp_leak_slope){0};
@@ -193,6 +204,7 @@ void mp_leak_slope_find(const struct mp_leak_life *lives, size_t count, uint32_t
     }
     sum_up(place.regular, last, slope);
     if (!slope->births) sum_up(place.once, last, slope);
+    if (mp_leak_is_backlog(lives, count, last)) spread(lives[0].birth, slope);
     free(sorted);
     free(place.regular);
     free(place.once);
