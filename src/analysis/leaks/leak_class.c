@@ -62,7 +62,8 @@ static const struct {
     [MP_LEAK_HANDLE] = {"handle", "created in every step and not destroyed: make it once, or destroy it"},
     [MP_LEAK_PINNED] = {"pinned", "page-locked host memory: reuse one buffer instead of making a new one"},
     [MP_LEAK_GRAPH_POOL] = {"graph_pool", "memory of CUDA graphs: capture into one shared pool, reset graphs not used"},
-    [MP_LEAK_SHAPE_CACHE] = {"shape_cache", "each new size is kept: pad to a few sizes or bound the cache"},
+    [MP_LEAK_SHAPE_CACHE] = {"shape_cache", "each new size is kept: pad to a few sizes, bound the cache, or keep only "
+                                            "the last of a history"},
     [MP_LEAK_CYCLE] = {"cycle",
                        "less is freed than what comes: a reference cycle that waits for the garbage collector, or a "
                        "cache that is cleared too seldom; break the cycle, or bound the cache"},
