@@ -97,7 +97,7 @@ static void put_device(struct mp_text *text, const struct mp_model *model, const
     mp_heading(text, "DEVICE  %s", mp_bytes(known ? use->in_use_bytes : use->handed_out_bytes));
     if (known && total != MP_BYTES_UNKNOWN) mp_say(text, " of %s", mp_bytes(total));
     mp_say(text, " %s on %s at %s, %s\n", known ? "in use" : "handed out", id_of(model, use), mp_time(use->at_ns),
-           !known   ? "the most; the device's total is not known"
+           !known   ? "the most; what else is in use there is not known"
            : beyond ? "the reading with most of it"
                     : "when this process had most of it");
     if (beyond)

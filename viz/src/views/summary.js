@@ -123,7 +123,7 @@ export class SummaryView {
   deviceUse({ at_ns: at, in_use_bytes: inUse, handed_out_bytes: handedOut, parts }) {
     const all = inUse ?? handedOut;
     return [element("p", {}, `${formatBytes(all)} ${inUse === null ? "handed out by the driver" : "in use"} at ` +
-      `${formatDuration(at)}, ${inUse === null ? "the most; the device's total is not known" :
+      `${formatDuration(at)}, ${inUse === null ? "the most; what else is in use there is not known" :
         "when this process had most of it"}:`),
     element("ul", {}, ...parts.map(({ name, bytes }) => element("li", {}, `${name}: ${formatBytes(bytes)}, ` +
       formatShare(bytes, all))))];
