@@ -42,8 +42,7 @@ enum mp_leak_class mp_leak_classify(const struct mp_model *model, const struct m
     bool unknown = !lines.count && !driver; /* who called */
     mp_stack_lines_free(&lines);
     if (segment) return MP_LEAK_FRAGMENTATION;
-    enum mp_leak_class class = place->kind < MP_KINDS ? by_kind[place->kind] : MP_LEAK_RETENTION;
-    if (class != MP_LEAK_RETENTION) return class;
+    if (place->kind < MP_KINDS && by_kind[place->kind] != MP_LEAK_RETENTION) return by_kind[place->kind];
     if (model->tracks.at[place->track].layer == MP_LAYER_MALLOC) return MP_LEAK_NATIVE;
     if (has_new_sizes(places, place)) return MP_LEAK_SHAPE_CACHE;
     if (evidence->sawtooth) return MP_LEAK_CYCLE;

@@ -237,10 +237,8 @@ static void find_lasting(const struct mp_model *model, const struct mp_leaks_que
     struct mp_sites sites;
     struct mp_map later = {0};
     sites_at(model, query, moment, steps, &sites);
-    for (size_t i = 0; i < sites.count; i++) {
-        uint64_t *blocks = mp_map_at(&later, ((uint64_t)sites.at[i].track << 32 | sites.at[i].stack) + 1, NULL);
-        *blocks = sites.at[i].blocks;
-    }
+    for (size_t i = 0; i < sites.count; i++)
+        *mp_map_at(&later, ((uint64_t)sites.at[i].track << 32 | sites.at[i].stack) + 1, NULL) = sites.at[i].blocks;
     put_lasting_first(&later, leaks);
     mp_map_free(&later);
     mp_sites_free(&sites);

@@ -82,5 +82,4 @@ enum mp_status mp_size_find(const struct mp_size_question *question, struct mp_s
                             struct mp_error *error);
 void mp_size_answer_free(struct mp_size_answer *answer);
 
-/* The name of an enum mp_size_fits. */
-const char *mp_size_fits_name(unsigned fits);
+const char *mp_size_fits_name(unsigned fits); /* enum mp_size_fits */
