@@ -307,8 +307,7 @@ static enum mp_status load_program(struct attached *a, struct mp_error *error)
 static enum mp_status load(struct attached *a, struct mp_error *error)
 {
     if (access("/sys/bus/event_source/devices/uprobe/type", R_OK))
-        return mp_fail(error, MP_UNSUPPORTED,
-                       "this kernel has no uprobes (CONFIG_UPROBE_EVENTS), without which nothing can be attached to");
+        return mp_fail(error, MP_UNSUPPORTED, "attach needs uprobes, which this kernel lacks (CONFIG_UPROBE_EVENTS)");
     enum mp_status status = load_program(a, error);
     if (status && !a->options->overhead_most) a->perf = mp_attach_perf_open(a->options->pid);
     return a->perf ? MP_OK : status;

@@ -6,5 +6,5 @@ enum mp_status mp_attach_run(const struct mp_attach_options *options, struct mp_
     (void)options;
     (void)result;
     return mp_fail(error, MP_UNSUPPORTED,
-                   "this memprof was built without libbpf, or for another processor than x86-64: attach is not in it");
+                   "this memprof has no attach: it was built without libbpf, or for another processor than x86-64");
 }

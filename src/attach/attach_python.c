@@ -85,7 +85,7 @@ static void choose(const struct mp_attach_target *target, const struct mp_attach
                  "no Python frames: attach does not know the free-threaded Python 3.%u", minor);
     else if (!layout || !settings->threads_head || (minor >= 13 && !mp_python_layout_agrees(layout, published)))
         snprintf(python->note, sizeof python->note,
-                 "no Python frames: attach knows Python 3.%d to 3.%d, and not this one", MP_PYTHON_MINOR_FIRST,
+                 "no Python frames: attach knows Python 3.%d to 3.%d, but not this version", MP_PYTHON_MINOR_FIRST,
                  MP_PYTHON_MINOR_LAST);
     else
         python->layout = layout;

@@ -13,14 +13,16 @@ static const struct gone {
     {"advise", "ranks", "run the sharded program under `memprof plan`, which needs no GPU"},
     {"advise", "link", "record the program with save_on_cpu too, and `memprof compare` the two recordings"},
     {"", "page", "memprof trace_plot FILE -o trace.html writes the page of a recording"},
-    {"plan", "torch", "plan with that version installed; the command runs the PyTorch that its Python has"},
-    {"peak", "quick", "peak reads ten million events in half a second without it"},
+    {"plan", "torch", "install that version; the planned command runs the PyTorch of its Python"},
+    {"peak", "quick", "peak needs no cache: it reads ten million events in half a second"},
     {"snapshot", "delay",
      "the program says when to begin (--paused, and libmemprof.start()), or --schedule wait=N,active=M counts steps"},
     {"snapshot", "duration",
      "the program says when to end (libmemprof.stop()), or --schedule wait=N,active=M,repeat=1 counts steps"},
     {"trace_plot", "pages", "memprof trace_plot FILE -o trace.html writes the page of each recording"},
-    {"top", "json", "memprof leaks --pid PID --json says what a program holds now, --metrics what each track holds"},
+    {"top", "json",
+     "memprof leaks --pid PID --json lists the blocks that a program holds now; --metrics gives the bytes of each "
+     "track"},
     {"symbolize", "", "a recording has the names of its frames when it is written"},
 };
 

@@ -17,7 +17,7 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
     [MP_OPT_OUTPUT] = {"output", 'o', "FILE", "write to FILE; - is stdout"},
     [MP_OPT_FORCE] = {"force", '\0', NULL, "overwrite FILE even if it is a recording"},
     [MP_OPT_JSON] = {"json", '\0', NULL, "print one JSON object"},
-    [MP_OPT_TRACK] = {"track", '\0', "TRACK", "look at this track, as cuda:0/torch; `memprof info` lists them"},
+    [MP_OPT_TRACK] = {"track", '\0', "TRACK", "use this track, such as cuda:0/torch; `memprof info` lists them"},
     [MP_OPT_FROM] = {"from", '\0', "TIME", "begin at TIME: 1.5s, step:10 or 50%"},
     [MP_OPT_TO] = {"to", '\0', "TIME", "end at TIME: 1.5s, step:10 or 50%"},
     [MP_OPT_LIMIT] = {"limit", 'n', "N", "show N rows; 0 shows all (text: 10, JSON: all)"},
@@ -35,9 +35,9 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
          "must hold"},
     [MP_OPT_RULES] = {"rules", '\0', "FILE",
                       "name categories by lines `NAME = REGEX` of FILE, before the built-in ones", MP_OPTS_RARE},
-    [MP_OPT_SKIP_FRAMES] = {"skip-frames", '\0', "REGEX",
-                            "pass over frames whose function, file or library matches, as those of your own framework",
-                            MP_OPTS_RARE},
+    [MP_OPT_SKIP_FRAMES] =
+        {"skip-frames", '\0', "REGEX",
+         "leave out frames whose function, file or library matches, such as those of your own framework", MP_OPTS_RARE},
     [MP_OPT_FULL_STACKS] = {"full-stacks", '\0', NULL, "show every frame of a stack"},
     [MP_OPT_COLOR] = {"color", '\0', "WHEN", "auto, always or never (auto)", MP_OPTS_RARE},
     [MP_OPT_PROGRESS] = {"progress", '\0', "WHEN",
@@ -50,8 +50,8 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
                              MP_OPTS_RARE},
     [MP_OPT_PID] = {"pid", '\0', "PID", "a running program that another memprof records, instead of FILE"},
     [MP_OPT_REPLAY] = {"replay", '\0', "SETTINGS",
-                       "replay under these settings of PyTorch's allocator, as "
-                       "expandable_segments:True, or `recorded`: a snapshot's own trace"},
+                       "replay under these settings of PyTorch's allocator, such as expandable_segments:True, or "
+                       "`recorded`: a snapshot's own trace"},
     [MP_OPT_KIND] = {"kind", '\0', "LIST", "only changes of these kinds: allocator, checkpoint, lifetime"},
     [MP_OPT_ADVISE] = {"advise", '\0', NULL, "also the three best changes for the last probe"},
     [MP_OPT_STACKS] = {"stacks", '\0', "WHICH", "native,python, native, python or none (native,python)",
@@ -70,34 +70,36 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
                         "tensors until another device is used)",
                         MP_OPTS_RECORDED},
     [MP_OPT_PAUSED] = {"paused", '\0', NULL, "record nothing until the program says start", MP_OPTS_LONG_RUNS},
-    [MP_OPT_SCHEDULE] = {"schedule", '\0', "CYCLES",
-                         "keep only some steps, as wait=1,warmup=1,active=3,repeat=2: each cycle skips wait and warmup "
-                         "steps and keeps active ones (needed); repeat=N cycles (endless), one every=N steps, "
-                         "unit=REGEX: count regions instead of steps",
-                         MP_OPTS_LONG_RUNS},
+    [MP_OPT_SCHEDULE] =
+        {"schedule", '\0', "CYCLES",
+         "keep only some steps, for instance wait=1,warmup=1,active=3,repeat=2: each cycle skips wait and warmup "
+         "steps and keeps active ones (needed); repeat=N cycles (endless), one every=N steps, "
+         "unit=REGEX: count regions instead of steps",
+         MP_OPTS_LONG_RUNS},
     [MP_OPT_FOR] = {"for", '\0', "TIME",
-                    "detach after TIME, as 60s or 5min; else at Ctrl-C, or with the program's end"},
-    [MP_OPT_MAX_EVENTS] = {"max-events", '\0', "N",
-                           "keep the newest N events; of older ones the live blocks and the peak with its sites",
-                           MP_OPTS_LONG_RUNS},
+                    "detach after TIME, such as 60s or 5min; else at Ctrl-C, or when the program ends"},
+    [MP_OPT_MAX_EVENTS] =
+        {"max-events", '\0', "N",
+         "keep the newest N events; from older ones only the live blocks, and the peak with its sites",
+         MP_OPTS_LONG_RUNS},
     [MP_OPT_SAMPLE] =
         {"sample", '\0', "BYTES",
-         "record a sample of the blocks of PyTorch and of the program's own allocators, about one in BYTES, as 512KiB: "
-         "sums are then estimates with a known error; the driver's blocks are all recorded",
+         "record a sample of the blocks of PyTorch and of the program's own allocators, about one in BYTES, such as "
+         "512KiB: sums are then estimates with a known error; all blocks of the driver are recorded",
          MP_OPTS_RECORDED},
     [MP_OPT_HOST] = {"host", '\0', NULL,
                      "also record a sample of the C allocator's blocks, one in 512 KiB, with their stacks: where the "
                      "host's memory grows outside of tensors (track cpu/malloc)",
                      MP_OPTS_RECORDED},
     [MP_OPT_MAX_OVERHEAD] = {"max-overhead", '\0', "PERCENT",
-                             "record a sample of PyTorch's blocks where each event of the first second would hold the "
-                             "program up for more of the time, as 5%: sums are then estimates with a known error"},
+                             "record a sample of PyTorch's blocks if recording all would take more of the program's "
+                             "time than this, such as 5%: sums are then estimates with a known error"},
     [MP_OPT_UNWIND] =
         {"unwind", '\0', "HOW",
          "own or libunwind: unwind native stacks by memprof's own rules or, more slowly, by libunwind (own)"},
     [MP_OPT_CHILDREN] = {"children", '\0', NULL,
-                         "also record processes that the program begins meanwhile, from when each has PyTorch or CUDA: "
-                         "each gets a file of its own, NAME.PID.mp"},
+                         "also record processes that the program starts, once they have PyTorch or CUDA: each gets a "
+                         "file of its own, NAME.PID.mp"},
     [MP_OPT_ON_OOM] = {"on-oom", '\0', "WHAT",
                        "snapshot or none: when memory runs out, write a file and say why (snapshot)", MP_OPTS_RECORDED},
     [MP_OPT_AT_SIGNAL] =
@@ -116,7 +118,7 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
                            "regions and NVTX ranges whose names match are steps (ProfilerStep#N and step...)",
                            MP_OPTS_STEPS},
     [MP_OPT_STEP_AT] = {"step-at", '\0', "FUNCTION",
-                        "calls of this Python function are steps, as Optimizer.step or train.py:Trainer.fit",
+                        "calls of this Python function are steps, such as Optimizer.step or train.py:Trainer.fit",
                         MP_OPTS_STEPS},
     [MP_OPT_NO_SHIM] = {"no-shim", '\0', NULL,
                         "leave PyTorch alone: no module names, record_function regions, steps of optimizers, roles",
@@ -131,18 +133,18 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
     [MP_OPT_NO_SYMBOLS] = {"no-symbols", '\0', NULL, "leave native frames as addresses", MP_OPTS_RARE},
     [MP_OPT_NO_COMMAND] = {"no-command", '\0', NULL, "leave the command line out of the file (else: secrets masked)",
                            MP_OPTS_RARE},
-    [MP_OPT_QUIET] = {"quiet", '\0', NULL, "say nothing at the end unless something is wrong"},
-    [MP_OPT_VERBOSE] = {"verbose", '\0', NULL, "say at the end what memory memprof itself took", MP_OPTS_RARE},
-    [MP_OPT_STRICT] = {"strict", '\0', NULL, "exit with 4 if the command exits with 0 but the recording is not whole",
+    [MP_OPT_QUIET] = {"quiet", '\0', NULL, "print nothing at the end unless something is wrong"},
+    [MP_OPT_VERBOSE] = {"verbose", '\0', NULL, "print at the end how much memory memprof itself took", MP_OPTS_RARE},
+    [MP_OPT_STRICT] = {"strict", '\0', NULL, "exit with 4 if the command exits with 0 but the recording is incomplete",
                        MP_OPTS_RARE},
     [MP_OPT_FORMAT] = {"format", '\0', "FORMAT",
                        "text, markdown, html or csv (as -o FILE ends: .md, .html, .csv; else text)"},
     [MP_OPT_COLUMNS] = {"columns", '\0', "LIST", "show these columns, in this order: bytes,blocks,site"},
     [MP_OPT_OF] = {"of", '\0', "WHAT", "peak, outstanding, allocated or at:TIME (peak)"},
-    [MP_OPT_CAPACITY] = {"capacity", '\0', "BYTES", "the memory to fit into, as 24GiB; auto: the device's"},
+    [MP_OPT_CAPACITY] = {"capacity", '\0', "BYTES", "the memory to fit into, such as 24GiB; auto: the device's"},
     [MP_OPT_MARGIN] = {"margin", '\0', "PART", "keep this part of it free: 5% or 512MiB (5%)", MP_OPTS_RARE},
     [MP_OPT_PREDICT] = {"predict", '\0', "LIST", "also predict these: 16,32,64"},
-    [MP_OPT_PROBE] = {"probe", '\0', "LIST", "run the command with each of these for {batch}: 4,8,12"},
+    [MP_OPT_PROBE] = {"probe", '\0', "LIST", "run the command with each of these values for {batch}: 4,8,12"},
     [MP_OPT_NO_VERIFY] = {"no-verify", '\0', NULL, "do not run the command once more at the answer", MP_OPTS_RARE},
     [MP_OPT_MAX_GROWTH] = {"max-growth", '\0', "HOW_MUCH", "the growth that --fail lets pass: 5% or 10MiB (5%)"},
     [MP_OPT_MERGE] = {"merge", '\0', "TRACE",
@@ -154,11 +156,11 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
     [MP_OPT_DEVICE] =
         {"device", '\0', "NAME",
          "the GPU to plan for: t4, v100-16gb, a10, a30, rtx3090, rtx4090, rtx5090, l4, l40s, a100-40gb, a100-80gb, "
-         "h100-80gb, h200-141gb, b200-180gb, its bytes as 80GiB, or a file that describes it (h100-80gb)"},
+         "h100-80gb, h200-141gb, b200-180gb, its bytes, such as 80GiB, or a file that describes it (h100-80gb)"},
     [MP_OPT_DEVICES] = {"devices", '\0', "N", "the number of these GPUs, 1 to 8 (1)"},
     [MP_OPT_VALUES] = {"values", '\0', "WHAT",
-                       "values read back from the device: zeros, ones, or host (what was last copied there); with "
-                       ",random big random tensors of the CPU are made, too (zeros)"},
+                       "values read back from the device: zeros, ones, or host (the data last copied there); with "
+                       ",random also big random tensors on the CPU get values (zeros)"},
     [MP_OPT_SELECTED] = {"selected", '\0', "SHARE",
                          "the share of elements that a condition selects (nonzero, a mask, unique): 0 to 1 (0.5)"},
     [MP_OPT_SIZE] = {"size", '\0', "NAME=N",
@@ -166,7 +168,7 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
     [MP_OPT_TRY] = {"try", '\0', "KEY=VALUE,...",
                     "also plan a server with each of these settings alone, and with all, in a table"},
     [MP_OPT_WORLD_SIZE] = {"world-size", '\0', "N", "the command is one rank of N; collectives return at once"},
-    [MP_OPT_RANK] = {"rank", '\0', "K", "which rank it is, from 0; all: one of each stage of a pipeline (0)"},
+    [MP_OPT_RANK] = {"rank", '\0', "K", "number of the rank, from 0; all: one rank of each stage of a pipeline (0)"},
     [MP_OPT_ONCE] = {"once", '\0', NULL, "print one picture as text, without a terminal"},
     [MP_OPT_INTERVAL] = {"interval", '\0', "TIME", "time between two questions, from 100ms to 1h (1s)"},
     [MP_OPT_MAN] = {"man", '\0', NULL, "print the manual page's source"},
@@ -190,7 +192,7 @@ int mp_option_number(const struct mp_invocation *invocation, enum mp_option opti
     unsigned long long value = strtoull(text, &end, 10);
     *to = (uint32_t)value;
     if (*text >= '0' && *text <= '9' && !*end && !errno && value >= least && value <= most) return MP_EXIT_DONE;
-    return mp_refuse("--%s %s: a number from %llu to %llu is wanted", mp_option_rows[option].name, text,
+    return mp_refuse("--%s %s: give a number from %llu to %llu", mp_option_rows[option].name, text,
                      (unsigned long long)least, (unsigned long long)most);
 }
 
@@ -199,7 +201,7 @@ int mp_option_unwind(const struct mp_invocation *invocation, bool *libunwind)
     const char *how = invocation->value[MP_OPT_UNWIND];
     *libunwind = how && !strcmp(how, "libunwind");
     if (!how || *libunwind || !strcmp(how, "own")) return MP_EXIT_DONE;
-    return mp_refuse("--unwind %s: own or libunwind is wanted", how);
+    return mp_refuse("--unwind %s: give own or libunwind", how);
 }
 
 static int see_help(const struct mp_command *command)
@@ -298,11 +300,10 @@ static int check_operands(const struct mp_invocation *invocation)
         mp_message("%s needs %s: memprof %s [options] %s", command->name, command->usage, command->name,
                    command->usage);
     else if (invocation->operand_count > command->operands_max && reads_one_file(invocation))
-        mp_message("%s reads one recording; memprof compare %s %s says how two differ", command->name,
+        mp_message("%s reads one recording; memprof compare %s %s shows how two differ", command->name,
                    invocation->operands[0], invocation->operands[1]);
     else if (invocation->operand_count > command->operands_max)
-        mp_message("%s does not know what to do with \"%s\"", command->name,
-                   invocation->operands[command->operands_max]);
+        mp_message("%s takes no operand \"%s\"", command->name, invocation->operands[command->operands_max]);
     else
         return MP_EXIT_DONE;
     return see_help(command);

@@ -15,7 +15,7 @@ int mp_output_recording_check(const struct mp_invocation *invocation)
     const char *output = invocation->value[MP_OPT_OUTPUT];
     struct stat facts;
     if (!output || !*output || !strcmp(output, "-"))
-        return mp_refuse("%s writes a new file: name it with -o, as snap.mp", invocation->command->name);
+        return mp_refuse("%s writes a new file: name it with -o, for instance -o snap.mp", invocation->command->name);
     if (stat(output, &facts)) return MP_EXIT_DONE;
     if (!S_ISDIR(facts.st_mode) && mp_given(invocation, MP_OPT_FORCE)) return MP_EXIT_DONE;
     return mp_give_up("%s is already there; choose another name%s", output,

@@ -201,7 +201,7 @@ int mp_query_pick_track(struct mp_query *query)
 {
     if (query->track == MP_TRACK_NONE) query->track = mp_track_default(query->model);
     if (query->track != MP_TRACK_NONE) return MP_EXIT_DONE;
-    return mp_give_up("%s holds no allocation: it has no track", query->view.path);
+    return mp_give_up("%s has no allocations: it has no track", query->view.path);
 }
 
 bool mp_query_report_missing(const char *path, const struct mp_model *model)

@@ -20,7 +20,7 @@ static int read_pid(const struct mp_invocation *invocation, pid_t *pid)
     long number = strtol(text, &end, 10);
     *pid = (pid_t)number;
     if (number > 0 && number <= INT_MAX && !*end) return MP_EXIT_DONE;
-    return mp_refuse("--pid %s: the number of a process is wanted", text);
+    return mp_refuse("--pid %s: give the number of a process", text);
 }
 
 int mp_running_budget(const struct mp_invocation *invocation, uint32_t *budget_ms)
@@ -30,13 +30,13 @@ int mp_running_budget(const struct mp_invocation *invocation, uint32_t *budget_m
     bool good = !text || (mp_parse_duration(text, &ns) && ns >= least && ns <= most);
     *budget_ms = (uint32_t)(ns / least);
     if (good) return MP_EXIT_DONE;
-    return mp_refuse("--budget %s: a time from 1ms to 2s is wanted", text);
+    return mp_refuse("--budget %s: give a time from 1ms to 2s", text);
 }
 
 static void note_other(pid_t asked, pid_t answered)
 {
     if (answered != asked)
-        mp_message("process %d does not allocate itself; this is of process %d", (int)asked, (int)answered);
+        mp_message("process %d does not allocate itself; this is process %d", (int)asked, (int)answered);
 }
 
 int mp_running_ask(struct mp_invocation *invocation, bool holders, int *fd)

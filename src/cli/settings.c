@@ -58,7 +58,7 @@ static int take_setting(struct mp_invocation *invocation, const struct source *s
         invocation->value[option] = "";
         return MP_EXIT_DONE;
     }
-    return bad_setting(source, "yes or no is wanted for", name);
+    return bad_setting(source, "give yes or no for", name);
 }
 
 static char *trim(char *text)
@@ -75,7 +75,7 @@ static char *trim(char *text)
 static int take_pair(struct mp_invocation *invocation, const struct source *source, char *pair)
 {
     char *equals = strchr(pair, '=');
-    if (!equals) return bad_setting(source, "\"option = value\" is wanted, not", pair);
+    if (!equals) return bad_setting(source, "write \"option = value\", not", pair);
     *equals = '\0';
     return take_setting(invocation, source, trim(pair), trim(equals + 1));
 }

@@ -50,7 +50,7 @@ enum mp_status mp_text_file_read(const char *path, struct mp_buffer *text, struc
         status = mp_fail_errno(error, "cannot read %s", path);
     else if (size > BYTES_MAX)
         status =
-            mp_fail(error, MP_INVALID, "%s has more than 1 MiB: it is none of the texts that are wanted here", path);
+            mp_fail(error, MP_INVALID, "%s has more than 1 MiB, too much for a file that somebody wrote by hand", path);
     else if (zero)
         status = mp_fail(error, MP_INVALID, "%s, line %u: the line holds a byte 0", path, line_of(to, zero));
     fclose(file);

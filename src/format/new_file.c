@@ -52,10 +52,11 @@ static enum mp_status may_replace(const char *path, const struct mp_new_file_rul
         return MP_OK;
     case MP_NEW_FILE_OWN:
         if (rule->own_device == facts->st_dev && rule->own_inode == facts->st_ino) return MP_OK;
-        return mp_fail(error, MP_IO, "%s is there already and stays as it is", path);
+        return mp_fail(error, MP_IO, "%s already exists: name another file", path);
     case MP_NEW_FILE_REPORT:
         if (is_one_of(rule->inputs, facts))
-            return mp_fail(error, MP_IO, "%s is what is read, and stays as it is; --force overwrites it", path);
+            return mp_fail(error, MP_IO, "%s is an input of the command: name another file; --force overwrites it",
+                           path);
         if (is_recording(path))
             return mp_fail(error, MP_IO, "%s is a recording and stays as it is; --force overwrites it", path);
         if (is_precious(path, facts))
@@ -99,7 +100,7 @@ static enum mp_status look(const char *path, const struct mp_new_file_rule *rule
     bool is_link = !lstat(path, &link) && S_ISLNK(link.st_mode);
     if (stat(path, facts)) {
         if (errno != ENOENT) return mp_fail_errno(error, "cannot write %s", path);
-        if (is_link) return mp_fail(error, MP_IO, "cannot write %s: it is a link to what is not there", path);
+        if (is_link) return mp_fail(error, MP_IO, "cannot write %s: it is a link to a missing file", path);
         file->path = strdup(path);
         return file->path ? MP_OK : mp_fail(error, MP_NO_MEMORY, "out of memory for a file name");
     }
@@ -193,7 +194,7 @@ enum mp_status mp_new_file_put(struct mp_new_file *file, struct mp_error *error)
     if (is_same || (is_there && file->force && S_ISREG(now.st_mode)))
         moved = !rename(file->name, file->path);
     else if (is_there)
-        return mp_fail(error, MP_IO, "%s came to be while it was written, and stays as it is", file->path);
+        return mp_fail(error, MP_IO, "another program made %s meanwhile: name another file", file->path);
     else
         moved = mp_new_file_move(file->name, file->path);
     if (!moved) return mp_fail_errno(error, "cannot write %s", file->path);

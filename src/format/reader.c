@@ -43,7 +43,7 @@ static enum mp_status open_file(struct mp_reader *reader, const char *path, stru
     if (reader->fd < 0 || fstat(reader->fd, &info)) return mp_fail_errno(error, "cannot open %s", path);
     if (S_ISDIR(info.st_mode)) return mp_fail(error, MP_NOT_A_RECORDING, "%s is a folder, not a recording", path);
     if (!S_ISREG(info.st_mode))
-        return mp_fail(error, MP_NOT_A_RECORDING, "%s is not a regular file, and a recording is one", path);
+        return mp_fail(error, MP_NOT_A_RECORDING, "%s is not a regular file, so it is no recording", path);
     if (!info.st_size) return mp_fail(error, MP_NOT_A_RECORDING, "%s is empty: nothing was recorded", path);
     reader->file_bytes = (uint64_t)info.st_size;
     return MP_OK;

@@ -128,7 +128,7 @@ class Metrics(harness.TestCase):
 
     def test_what_cannot_be(self):
         for where, status, word in (("9464", 2, "no port"), ("127.0.0.1:9464", 2, "no port"), ("unix:/x", 2, "no socket"),
-                                    ("", 2, "path is wanted"), ("/nowhere/at/all.prom", 1, "cannot write")):
+                                    ("", 2, "give a file's path"), ("/nowhere/at/all.prom", 1, "cannot write")):
             done = harness.memprof("snapshot", "--metrics", where, "-o", self.folder / "x.mp", "--", "touch",
                                    self.folder / "started")
             self.assertEqual(done.returncode, status, done.stderr)

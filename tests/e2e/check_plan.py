@@ -136,7 +136,7 @@ class Plan(unittest.TestCase):
             self.assertEqual({probe["fits"] for probe in answer["probes"] if probe["batch"] in (23, 24)}, {"yes", "no"})
         result = harness.memprof("plan", "--size", "batch=8", *command, "9")
         self.assertEqual(result.returncode, 2)
-        self.assertIn("{batch} stands nowhere in the command", result.stderr)
+        self.assertIn("the command has no {batch}", result.stderr)
 
     def test_largest_that_is_interrupted(self):
         """No files and no process remain, even of the run that was going on."""
@@ -166,21 +166,21 @@ class Plan(unittest.TestCase):
 
     def test_mistakes(self):
         for options, said in ((["--device", "h1000"], "there is no device h1000; known are t4,"),
-                              (["--devices", "99"], "a number from 1 to 8 is wanted"),
-                              (["--values", "nines"], "zeros, ones or host is wanted"),
+                              (["--devices", "99"], "give a number from 1 to 8"),
+                              (["--values", "nines"], "give zeros, ones or host"),
                               (["--world-size", "2", "--rank", "2"], "there are 2 ranks, from 0")):
             result = self.plan(*options, arguments=["0"], status=2)
             self.assertIn(said, result.stderr)
             self.assertEqual(result.stderr.count("\n"), 1)
-        for device, said in (("24", "24 B is too little: the CUDA context alone takes 512 MiB; a size has a unit, as 24GiB"),
+        for device, said in (("24", "24 B is too little: the CUDA context alone takes 512 MiB; a size needs a unit, as in 24GiB"),
                              ("400MiB", "400 MiB is too little"), ("24GiBB", "there is no device 24GiBB; known are t4,"),
                              ("/nowhere/gpu", "cannot read /nowhere/gpu: No such file"),
-                             (self.folder / "program.py", "program.py, line 2: [NAME] or KEY = VALUE is wanted")):
+                             (self.folder / "program.py", "program.py, line 2: write [NAME] or KEY = VALUE")):
             result = self.plan("--device", device, arguments=["0"], status=2)
             self.assertIn(said, result.stderr)
             self.assertEqual(result.stderr.count("\n"), 1)
         for count in ("0", "two", "-1"):
-            self.assertIn(f"--devices {count}: a number from 1 to 8 is wanted",
+            self.assertIn(f"--devices {count}: give a number from 1 to 8",
                           self.plan("--devices=" + count, arguments=["0"], status=2).stderr)
         self.assertIn("needs a command", harness.memprof("plan").stderr)
         result = harness.memprof("plan", "-o", self.path, "--", "true")
@@ -237,7 +237,7 @@ class Plan(unittest.TestCase):
             self.assertEqual(result.stdout.splitlines()[1], "0")
             plan = harness.answer("info", self.path)["plan"]
             self.assertEqual(([one["use"] for one in plan["read_backs"]], plan["kernels_known"]), (["way"], known))
-            said = f"conditions are known for PyTorch 2.6, 2.7, 2.9, 2.11 and 2.15: with {version} some may come out false"
+            said = f"conditions are known for PyTorch 2.6, 2.7, 2.9, 2.11 and 2.15: with {version} some may be false"
             self.assertEqual(said in result.stderr, not known, result.stderr)
             self.assertEqual("conditions are known for PyTorch" in harness.memprof("info", self.path).stdout,
                              not known)
@@ -250,7 +250,7 @@ class Plan(unittest.TestCase):
         self.assertIn("memprof: nothing was planned", said)
         (self.folder / "program.py").write_text(PROGRAM.replace("sys.exit(", "sys.exit(3 or "))
         said = self.plan(arguments=["1"], status=3).stderr
-        self.assertIn("whether it fits is not known: until it failed it reserved 1.00 GiB", said)
+        self.assertIn("unknown whether it fits: until it failed, it reserved 1.00 GiB", said)
         self.assertNotIn(": fits", said)
 
 
@@ -273,7 +273,7 @@ class Plan(unittest.TestCase):
                               "no CUDA device, and no PyTorch was imported\n", stderr)
                 stderr = self.script("take(1 << 30)\n" + text, status=status).stderr
                 self.assertIn(f"memprof: {said}: the plan is of what it did until then\n", stderr)
-                self.assertIn("whether it fits is not known: until it failed it reserved 1.00 GiB", stderr)
+                self.assertIn("unknown whether it fits: until it failed, it reserved 1.00 GiB", stderr)
 
     def test_what_programs_do(self):
         (self.folder / "typed").write_text("yes\n")

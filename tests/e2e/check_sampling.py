@@ -139,7 +139,7 @@ class Sampling(harness.Churning):
         for wrong in ("0", "-1", "many", "4GiB", ""):
             result = harness.memprof("snapshot", "--sample", wrong, "-o", self.folder / "no.mp", "--", "true")
             self.assertEqual(result.returncode, 2, wrong)
-            self.assertIn("is wanted", result.stderr)
+            self.assertIn("give an amount", result.stderr)
 
     @harness.unittest.skipUnless(PYTHON, "no Python here has torch")
     def test_training(self):

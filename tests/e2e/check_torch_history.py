@@ -105,7 +105,7 @@ class History(harness.TestCase):
         self.assertEqual(peak["requested_peak_bytes"], sum(int(block["requested_bytes"]) for block in then))
         track = self.track(self.snapshot, "cuda:0/torch")
         self.assertEqual(track["requested_peak_bytes"], peak["requested_peak_bytes"])
-        self.assertIn("was asked for; PyTorch's allocator rounded that up by",
+        self.assertIn("was requested; PyTorch's allocator rounded that up by",
                       harness.memprof("peak", self.snapshot, "--track", "cuda:0/torch").stdout)
         self.assertEqual({site["group"] for site in peak["sites"]}, {"0", str(0x7fff12345678)})
 

@@ -67,7 +67,7 @@ class Unwind(harness.TestCase):
 
     def test_other_words_are_refused(self):
         done = harness.memprof("snapshot", "--unwind", "soon", "--", "true", cwd=self.folder)
-        self.assertEqual((done.returncode, done.stderr), (2, "memprof: --unwind soon: own or libunwind is wanted\n"))
+        self.assertEqual((done.returncode, done.stderr), (2, "memprof: --unwind soon: give own or libunwind\n"))
 
     @unittest.skipUnless(os.environ.get("MEMPROF_TEST_LONG"), "it measures: a script for MEASURED, in tools/test --long")
     def test_cost(self):

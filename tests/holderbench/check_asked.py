@@ -261,7 +261,7 @@ class Asked(harness.TestCase):
 
     def test_memprof_itself_may_be_named(self):
         self.start_program("allocating")
-        self.assertIn("this is of process", self.ask(self.recorder.pid, "--budget", "2s").stderr)
+        self.assertIn("this is process", self.ask(self.recorder.pid, "--budget", "2s").stderr)
         self.end_program()
 
     def test_a_short_look_says_what_it_left_out(self):

@@ -461,7 +461,7 @@ class Recorded(harness.TestCase):
         path, _ = self.record(program, options=["--no-shim"])
         result = harness.memprof("holders", path)
         self.assertEqual(result.returncode, 0)
-        self.assertIn("the recording does not say what holds its blocks", result.stdout)
+        self.assertIn("the recording has no holders", result.stdout)
         self.assertEqual(harness.answer("holders", path)["looked"], False)
 
     def found_at_the_end(self, what, begin):

@@ -256,7 +256,7 @@ class Values(bed.TestCase):
                                options=["--selected", share], status=1 if share == "0" else 0)
             if share == "0":  # no expert has rows, and nothing has a gradient
                 self.assertIn("the command failed, with status 1: the plan is of what it did until then", run.said)
-                self.assertIn("whether it fits is not known: until it failed it reserved ", run.said)
+                self.assertIn("unknown whether it fits: until it failed, it reserved ", run.said)
                 self.assertNotIn(" fits, ", run.said)
             else:
                 self.assertEqual(run.output, f"{rows}\n")

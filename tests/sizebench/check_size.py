@@ -48,19 +48,19 @@ class Words(harness.TestCase):
     def test_of_the_question(self):
         for words, arguments in (
                 ("needs recordings of different batches", ()),
-                ("write each recording with the batch", ("some.mp",)),
-                ("write each recording with the batch", ("0=some.mp",)),
-                ("write each recording with the batch", ("4 =some.mp",)),
+                ("write each recording with its batch", ("some.mp",)),
+                ("write each recording with its batch", ("0=some.mp",)),
+                ("write each recording with its batch", ("4 =some.mp",)),
                 ("a second variable is gone", ("4=a.mp", "8x512=b.mp")),
                 ("a second variable is gone", ("4=a.mp", "8=b.mp", "--predict", "16x512")),
                 ("a second variable is gone", ("--probe", "4x2,8x2", "--", "true", "{batch}")),
                 ("is not a list of batches", ("4=a.mp", "--predict", "16,,32")),
                 ("is not a list of batches", ("4=a.mp", "--predict", "-3")),
-                ("there is no --probe", ("--no-verify", "4=a.mp")),
+                ("is only for --probe", ("--no-verify", "4=a.mp")),
                 ("not a part", ("4=a.mp", "--margin", "much")),
                 ("not a part", ("4=a.mp", "--margin", "120%")),
                 ("needs the command", ("--probe", "4,8")),
-                ("{batch} stands nowhere", ("--probe", "4,8", "--", "true")),
+                ("the command has no {batch}", ("--probe", "4,8", "--", "true")),
                 ("{length} is gone", ("--probe", "4,8", "--", "true", "{batch}", "{length}"))):
             with self.subTest(arguments=arguments):
                 self.says(words, *arguments, status=2)
@@ -197,7 +197,7 @@ class Programs(harness.TestCase):
         other = self.folder / "other.mp"
         harness.memprof("snapshot", "-o", other, "--", PYTHON, MODELS, "encoder", "--batch", 8)
         result = size("--capacity", "1GiB", f"4={paths[4]}", f"8={other}", status=1)
-        self.assertIn("do not come from one program", result.stderr)
+        self.assertIn("are not of one program", result.stderr)
         shutil.copy(paths[4], self.folder / "same.mp")
         result = size("--capacity", "1GiB", f"4={paths[4]}", f"8={self.folder / 'same.mp'}", status=1)
         self.assertIn("does not depend", result.stderr)

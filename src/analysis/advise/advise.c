@@ -576,7 +576,7 @@ enum mp_status mp_advise_find(const struct mp_model *model, const struct mp_advi
         (struct mp_advise){.track = query->track, .tuning = {.capacity = MP_BYTES_UNKNOWN, .total = MP_BYTES_UNKNOWN}};
     if (mp_model_sample_of(model, query->track))
         return mp_fail(error, MP_UNSUPPORTED,
-                       "the recording has a sample of these blocks (%s): what others would save is not known",
+                       "the recording has a sample of these blocks (%s), so savings by the other blocks are not known",
                        model->tracks.at[query->track].layer == MP_LAYER_MALLOC ? "--host" : "--sample");
     begin(&a);
     add_settings(&a);

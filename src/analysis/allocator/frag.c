@@ -346,7 +346,7 @@ static enum mp_status replay_recorded(const struct mp_model *model, struct mp_to
 {
     if (!history->traced)
         return mp_fail(error, MP_UNSUPPORTED,
-                       "there is no allocator's trace to replay: only PyTorch's snapshots have one, where "
+                       "there is no allocator's trace to replay: only PyTorch's snapshots have one, if "
                        "_record_memory_history() was on and the file does not contradict itself");
     frag->replay.recorded = true;
     mp_torch_replay_recorded(model, history, MP_TORCH_TO_THE_END, NULL, &frag->replay.result);
@@ -402,7 +402,7 @@ enum mp_status mp_frag_find(const struct mp_model *model, const struct mp_frag_q
     *frag = (struct mp_frag){.track = query->track, .oom = {.event = MP_NONE}};
     if (mp_model_sample_of(model, query->track))
         return mp_fail(error, MP_UNSUPPORTED,
-                       "the recording has a sample of its blocks (--sample): what lies between them is not known");
+                       "the recording has a sample of its blocks (--sample): the memory between them is not known");
     struct mp_placements placements;
     mp_placements_find(model, &placements);
     frag->oom.event = find_oom(model, query);

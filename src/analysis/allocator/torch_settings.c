@@ -105,7 +105,7 @@ static enum mp_status set_reserve(struct mp_torch_settings *settings, const stru
         gib = *end == 'G';
         if (end == text || end[gib]) number = 0;
     }
-    if (!(number > 0 && isfinite(number))) return refuse(value, "it takes a share as 0.5, or GiB as 40G");
+    if (!(number > 0 && isfinite(number))) return refuse(value, "it takes a share such as 0.5, or GiB such as 40G");
     settings->reserve = number;
     settings->reserve_in_gib = gib;
     return MP_OK;
@@ -147,7 +147,7 @@ static bool divisions_of(const char *at, const char *end, uint32_t *divisions)
  * above the last boundary. */
 static enum mp_status set_divisions(struct mp_torch_settings *settings, const struct value *value)
 {
-    static const char wants[] = "it takes a power of two, or a list as [256:1,512:2,>:4]";
+    static const char wants[] = "it takes a power of two, or a list such as [256:1,512:2,>:4]";
     uint32_t divisions = 0;
     memset(settings->divisions, 0, sizeof settings->divisions);
     if (value->at < value->end && *value->at != '[') {

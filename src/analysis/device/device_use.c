@@ -76,23 +76,24 @@ static const struct {
     const char *advice;
 } rules[] = {
     {"PyTorch's pluggable allocator", NULL, "CUDAPluggableAllocator", false,
-     "single tensors cannot be seen in it; without change_current_allocator() they are on the torch track"},
+     "memprof cannot see tensors in it; without change_current_allocator() they are on the torch track"},
     {"PyTorch's cudaMallocAsync backend", "libc10_cuda", "CudaMallocAsync", true,
      "tensors are the blocks of the driver's pool; PYTORCH_CUDA_ALLOC_CONF=backend:native shows them as torch"},
     {"RMM's pool", NULL, "pool_memory_resource", false,
-     "its blocks are not seen; rmm.reinitialize(pool_allocator=False) shows each"},
+     "memprof cannot see its blocks; rmm.reinitialize(pool_allocator=False) shows each"},
     {"RMM's arena", NULL, "arena_memory_resource", false,
-     "its blocks are not seen; another memory resource, as cuda_async_memory_resource, shows each"},
+     "memprof cannot see its blocks; another memory resource, such as cuda_async_memory_resource, shows each"},
     {"XLA's arena", "xla_", "", false,
-     "its buffers are not seen; XLA_PYTHON_CLIENT_PREALLOCATE=false lets it grow as needed, "
+     "memprof cannot see its buffers; XLA_PYTHON_CLIENT_PREALLOCATE=false lets it grow as needed, "
      "XLA_PYTHON_CLIENT_ALLOCATOR=platform shows each"},
     {"XLA's arena", NULL, "BFCAllocator", false,
-     "its buffers are not seen; XLA_PYTHON_CLIENT_PREALLOCATE=false (TF_FORCE_GPU_ALLOW_GROWTH=true) lets it grow as "
+     "memprof cannot see its buffers; XLA_PYTHON_CLIENT_PREALLOCATE=false (TF_FORCE_GPU_ALLOW_GROWTH=true) lets it "
+     "grow as "
      "needed, XLA_PYTHON_CLIENT_ALLOCATOR=platform shows each"},
     {"CuPy's pool", NULL, "cupy.cuda.memory.MemoryPool", false,
-     "its blocks are not seen; cupy.cuda.set_allocator(None) shows each"},
+     "memprof cannot see its blocks; cupy.cuda.set_allocator(None) shows each"},
     {"CuPy's pool", NULL, "SingleDeviceMemoryPool", false,
-     "its blocks are not seen; cupy.cuda.set_allocator(None) shows each"},
+     "memprof cannot see its blocks; cupy.cuda.set_allocator(None) shows each"},
 };
 #define RULES (sizeof rules / sizeof *rules)
 

@@ -118,7 +118,8 @@ static void read_settings(struct mp_plan *plan, const struct mp_model *model)
 
 static void add_communicators(struct mp_plan *plan, unsigned of_two, unsigned of_more)
 {
-    struct mp_plan_estimate one = {"NCCL", "NVIDIA/nccl#964: 544 MB a communicator of two ranks, 688 MB of more",
+    struct mp_plan_estimate one = {"NCCL",
+                                   "NVIDIA/nccl#964: 544 MB for a communicator of two ranks, 688 MB for more ranks",
                                    of_two * NCCL_OF_TWO + of_more * NCCL_OF_MORE};
     for (size_t i = 0; i < plan->estimated.count; i++)
         if (!strcmp(plan->estimated.at[i].name, one.name)) return; /* the driver reported the bytes itself */
@@ -135,7 +136,7 @@ static void read_share(struct mp_plan *plan, const char *text)
         {"local memory", "local memory of kernels", "the kernel with the largest stack, on all threads"},
         {"graphs", "executables of graphs", "their kernels, graph_node each: the device's profile"},
         {"cuBLAS", "cuBLAS", "the device's profile"},
-        {"NCCL", "NCCL", "the device's profile, for each communicator that carried much"},
+        {"NCCL", "NCCL", "the device's profile, for each communicator that carried 1 MiB or more"},
     };
     unsigned device;
     int name = 0;
@@ -171,18 +172,19 @@ void mp_plan_find(const struct mp_model *model, struct mp_plan *plan)
         } else if (!strcmp(name, HIDDEN)) {
             plan->hidden = true;
         } else if (!strcmp(name, CUDNN)) {
-            struct mp_plan_estimate one = {
-                "cuDNN's workspaces", "not known: cuDNN alone chooses its algorithms; cached blocks often hold them",
-                MP_BYTES_UNKNOWN};
+            struct mp_plan_estimate one = {"cuDNN's workspaces",
+                                           "not known: only cuDNN knows which algorithms it would choose; often its "
+                                           "workspaces fit into cached blocks",
+                                           MP_BYTES_UNKNOWN};
             mp_vec_add(&plan->estimated, one);
         } else if (!strcmp(name, WORKSPACES)) {
             struct mp_plan_estimate one = {"workspaces of cuFFT, cuSOLVER and cuSPARSE",
-                                           "each is taken to be as large as its operand, in PyTorch's allocated bytes",
+                                           "each counts as large as its operand, in PyTorch's allocated bytes",
                                            MP_BYTES_UNKNOWN};
             mp_vec_add(&plan->estimated, one);
         } else if (!strcmp(name, RECURRENT)) {
             struct mp_plan_estimate one = {"cuDNN's recurrent layers",
-                                           "not known: planned by PyTorch's own kernels, which take another amount",
+                                           "not known: planned with PyTorch's own kernels, which take another amount",
                                            MP_BYTES_UNKNOWN};
             mp_vec_add(&plan->estimated, one);
         } else if (sscanf(name, NCCL " %u", &ranks) == 1) {

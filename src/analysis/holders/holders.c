@@ -378,7 +378,8 @@ const char *mp_holder_advice(const struct mp_holder *holder)
                                        "torch.autograd.grad(), or set .grad to None after use";
     const char *path = holder->path;
     if (!strcmp(path, autocast_cache))
-        return "casts of weights stay until autocast is left: enter it for each request, or with cache_enabled=False";
+        return "casts of weights live until the autocast block ends: enter it for each request, or with "
+               "cache_enabled=False";
     if (!strncmp(path, own_hooks, strlen(own_hooks)))
         return "a hook of a graph keeps a tensor of that graph, and gc cannot see the cycle: keep a weak reference or "
                "a detached tensor in it, or remove() the hook";
@@ -394,9 +395,10 @@ const char *mp_holder_advice(const struct mp_holder *holder)
         return "a view keeps the whole block that it looks into: keep .clone() of a tensor's view, .copy() of an "
                "array's";
     uint32_t line;
-    if (mp_holder_use(path, &line)) return "nothing reads the variable again: del it as soon as it is no more needed";
+    if (mp_holder_use(path, &line))
+        return "nothing reads the variable again: del it as soon as it is not needed any more";
     if (holder->gradients && ends_in(path, ".grad"))
-        return "gradients of parameters that are kept: zero_grad(set_to_none=True) gives them back";
+        return "gradients of parameters stay: zero_grad(set_to_none=True) frees them";
     switch (holder->kind) {
     case MP_HOLDER_HOOK:
         return "a hook keeps it: call remove() on its handle, or let it keep .detach()ed values no longer than a step";

@@ -117,7 +117,7 @@ static void find_absent(struct mp_job_view *view)
                                 count == 1 ? " has" : "s have", (int)absent.size, (const char *)absent.data));
     if (differ)
         mp_vec_add(&view->problems,
-                   mp_text_make("the recordings do not agree on how many ranks there are: they are of several runs"));
+                   mp_text_make("the recordings give different numbers of ranks: they are of several runs"));
     mp_buffer_free(&absent);
 }
 

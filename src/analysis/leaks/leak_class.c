@@ -53,28 +53,29 @@ static const struct {
     const char *name, *advice;
 } classes[MP_LEAK_CLASSES] = {
     [MP_LEAK_RETENTION] = {"retention",
-                           "something keeps these: a list, a cache, a hook, or a loss with its graph; keep "
+                           "something holds these blocks: a list, a cache, a hook, or a loss with its graph; keep "
                            "numbers (.item(), .detach()) or clear it"},
     [MP_LEAK_NATIVE] = {"native",
                         "allocated by native code and not freed: a free is missing on some path, or something keeps "
                         "the object that owns it"},
     [MP_LEAK_HANDLE] = {"handle", "created in every step and not destroyed: make it once, or destroy it"},
     [MP_LEAK_PINNED] = {"pinned", "page-locked host memory: reuse one buffer instead of making a new one"},
-    [MP_LEAK_GRAPH_POOL] = {"graph_pool", "memory of CUDA graphs: capture into one shared pool, reset graphs not used"},
-    [MP_LEAK_SHAPE_CACHE] = {"shape_cache", "each new size is kept: pad to a few sizes, bound the cache, or keep only "
-                                            "the last of a history"},
-    [MP_LEAK_CYCLE] = {"cycle",
-                       "less is freed than what comes: a reference cycle that waits for the garbage collector, or a "
-                       "cache that is cleared too seldom; break the cycle, or bound the cache"},
+    [MP_LEAK_GRAPH_POOL] = {"graph_pool",
+                            "memory of CUDA graphs: capture into one shared pool, and reset unused graphs"},
+    [MP_LEAK_SHAPE_CACHE] =
+        {"shape_cache",
+         "blocks of each new size stay: pad to a few sizes, bound the cache, or keep only the last of a history"},
+    [MP_LEAK_CYCLE] = {"cycle", "fewer blocks are freed than made: a reference cycle waits for the garbage collector, "
+                                "or a cache is cleared too seldom; break the cycle, or bound the cache"},
     [MP_LEAK_HIDDEN] = {"hidden",
                         "no recorded block explains it: the program's own heap (NumPy arrays, Python objects, "
                         "malloc, or holes that blocks kept elsewhere leave in it), a library, or the driver; memprof "
                         "snapshot --host records the heap's blocks with their lines"},
     [MP_LEAK_RETAINED_ONCE] = {"retained_once",
-                               "kept, but not made in step after step: by a few of them, or behind the last one"},
-    [MP_LEAK_FRAGMENTATION] = {"fragmentation", "the allocator holds more than it gives out; expandable segments or "
-                                                "fewer sizes help"},
-    [MP_LEAK_BOUNDED] = {"bounded", "a container with a bound that is not full yet; a smaller bound takes less"},
+                               "these blocks stay, but only a few steps made them, or code behind the last step"},
+    [MP_LEAK_FRAGMENTATION] = {"fragmentation", "the allocator reserves more and more, although its blocks do not "
+                                                "grow; expandable segments or fewer sizes help"},
+    [MP_LEAK_BOUNDED] = {"bounded", "a container with a bound is not full yet; a smaller bound takes less memory"},
 };
 
 const char *mp_leak_class_name(enum mp_leak_class class)

@@ -158,7 +158,7 @@ static enum mp_status make_plan(struct sizing *sizing, struct mp_error *error)
     mp_size_align(sizing->sources, count, &sizing->alignment);
     if (sizing->alignment.common < SAME_LEAST)
         return mp_fail(error, MP_UNSUPPORTED,
-                       "%s and %s do not come from one program doing the same: %.0f %% of the allocations are made at "
+                       "%s and %s are not of one program doing the same: only %.0f %% of the allocations come from "
                        "sites that all recordings have",
                        sizing->probes[0]->name, sizing->probes[count - 1]->name, 100 * sizing->alignment.common);
     mp_size_plan_make(&batches, sizing->sources, &sizing->alignment, &sizing->plan);
@@ -169,8 +169,8 @@ static enum mp_status make_plan(struct sizing *sizing, struct mp_error *error)
         mp_vec_add(&answer->probes, mp_size_probe_describe(sizing->probes[i], sizing->sources[i].track));
     if (sizing->plan.depends) return MP_OK;
     return mp_fail(error, MP_UNSUPPORTED,
-                   "memory does not depend on the batch: every allocation is as large in each recording (peak %s); was "
-                   "the value passed on to the program?",
+                   "memory does not depend on the batch: each allocation has the same size in all recordings (peak "
+                   "%s); did the program get the value?",
                    mp_format_bytes(peak, answer->probes.at[0].allocated));
 }
 
@@ -191,14 +191,13 @@ static void add_notes(struct sizing *sizing)
     if (answer->batches < 3)
         note(answer, "three recordings are needed for proof: with two, every larger batch is unsure");
     if (predictor->reserves && answer->outside_most == MP_BYTES_UNKNOWN)
-        note(answer, "the recordings do not say how much the device needs outside PyTorch (context, libraries): leave "
-                     "room for it with --margin");
+        note(answer, "the recordings do not show the device's memory outside PyTorch (context, libraries): leave room "
+                     "for it with --margin");
     if (predictor->reserves && predictor->settings.expandable)
-        note(answer, "reserved memory is that of expandable segments, as recorded");
+        note(answer, "reserved memory is predicted with expandable segments, as recorded");
     if (mp_size_reserves(&sizing->plan) && !predictor->reserves)
         note(answer,
-             "the recordings do not say how much PyTorch reserved: it needs more than the allocated memory that "
-             "is predicted");
+             "the recordings do not show PyTorch's reserved memory, which exceeds the predicted allocated memory");
 }
 
 static void answer_all(struct sizing *sizing)

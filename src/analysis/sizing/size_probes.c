@@ -23,9 +23,9 @@ static enum mp_status check_run(const struct mp_size_probe *probe, struct mp_err
     const struct mp_model *model = probe->model;
     if (mp_model_incomplete(model))
         return mp_fail(error, MP_UNSUPPORTED,
-                       "%s is cut, damaged or lost events: its peak may be missing; record it again", probe->name);
+                       "%s is cut or damaged, or lost events: its peak may be missing; record it again", probe->name);
     if (model->how.known && (model->how.by_signal || model->how.status))
-        return mp_fail(error, MP_UNSUPPORTED, "the run of %s failed (%s): it does not show what a whole run needs",
+        return mp_fail(error, MP_UNSUPPORTED, "the run of %s failed (%s): it does not show the need of a whole run",
                        probe->name, mp_model_text(model, model->how.text));
     for (size_t i = 0; i < model->sums.count; i++)
         if (model->sums.at[i].ooms && !is_below_allocator(model, i))
@@ -36,12 +36,12 @@ static enum mp_status check_run(const struct mp_size_probe *probe, struct mp_err
 static enum mp_status check_batches(const struct mp_size_probe *const *probes, size_t count, struct mp_error *error)
 {
     if (count < 2)
-        return mp_fail(error, MP_INVALID, "one recording does not show how memory grows; give three of other batches");
+        return mp_fail(error, MP_INVALID,
+                       "one recording does not show how memory grows; give three of different batches");
     if (count > MP_SIZE_PROBES_MAX)
-        return mp_fail(error, MP_INVALID, "%zu recordings are more than the %d that are read", count,
-                       MP_SIZE_PROBES_MAX);
+        return mp_fail(error, MP_INVALID, "there are %zu recordings; give at most %d", count, MP_SIZE_PROBES_MAX);
     if (probes[0]->batch == probes[count - 1]->batch)
-        return mp_fail(error, MP_INVALID, "all recordings are of batch %llu; give others of other batches",
+        return mp_fail(error, MP_INVALID, "all recordings are of batch %llu; give some of other batches",
                        (unsigned long long)probes[0]->batch);
     return MP_OK;
 }

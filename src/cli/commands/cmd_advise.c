@@ -55,7 +55,7 @@ static int read_capacity(const char *text, uint64_t *capacity)
 {
     *capacity = 0;
     if (!text || !strcmp(text, "auto") || (mp_parse_bytes(text, capacity) && *capacity)) return MP_EXIT_DONE;
-    return mp_refuse("--capacity: \"%s\" is not an amount of memory, as 24GiB", text);
+    return mp_refuse("--capacity: \"%s\" is not an amount of memory, such as 24GiB", text);
 }
 
 static int find_advice(struct mp_query *query, struct mp_advise_query *ask)
@@ -67,7 +67,7 @@ static int find_advice(struct mp_query *query, struct mp_advise_query *ask)
     uint64_t total = query->model->devices.at[query->model->tracks.at[query->track].device].total_bytes;
     if (mp_given(query->invocation, MP_OPT_CAPACITY) && !ask->capacity) ask->capacity = total;
     if (ask->capacity == MP_BYTES_UNKNOWN)
-        return mp_give_up("%s does not say how much memory the device has; say it: --capacity 24GiB", query->view.path);
+        return mp_give_up("%s does not give the device's memory; give it: --capacity 24GiB", query->view.path);
     mp_progress_start_work(query->invocation, "trying changes");
     enum mp_status status = mp_advise_find(query->model, ask, &advise, &error);
     mp_progress_end();

@@ -10,8 +10,7 @@ static int run_anonymize(const struct mp_invocation *invocation)
     int status = mp_output_recording_load(invocation, &model);
     if (status) return status;
     if (mp_damage_any(&model->damage)) {
-        mp_message("%s is cut or damaged, which its copy would not tell: make a whole one of it with memprof recover",
-                   input);
+        mp_message("%s is cut or damaged, and its copy would not show that: run memprof recover first", input);
         status = MP_EXIT_COULD_NOT;
     } else {
         status = mp_anonymize(model, &error) ? mp_message_error(&error) : mp_output_recording(invocation, model);
@@ -22,7 +21,7 @@ static int run_anonymize(const struct mp_invocation *invocation)
 
 const struct mp_command mp_command_anonymize = {
     .name = "anonymize",
-    .summary = "make a copy without names, to be passed on",
+    .summary = "make a copy without names, to give to others",
     .usage = "FILE",
     .about =
         "Functions, files, libraries, regions, pools and threads get numbers, the same name always the same one. "

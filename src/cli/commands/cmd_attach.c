@@ -26,7 +26,7 @@ static int read_pid(const char *text, uint32_t *pid)
     long number = strtol(text, &end, 10);
     *pid = (uint32_t)number;
     if (*text >= '0' && *text <= '9' && !*end && !errno && number > 0 && number <= INT_MAX) return MP_EXIT_DONE;
-    return mp_refuse("attach %s: the number of a running process is wanted", text);
+    return mp_refuse("attach %s: give the number of a running process", text);
 }
 
 static int read_options(const struct mp_invocation *invocation, struct mp_attach_options *options)
@@ -43,17 +43,17 @@ static int read_options(const struct mp_invocation *invocation, struct mp_attach
         record->python_stacks = strstr(stacks, "python") != NULL;
         if (strcmp(stacks, "native,python") && strcmp(stacks, "python,native") && strcmp(stacks, "native") &&
             strcmp(stacks, "python") && strcmp(stacks, "none")) {
-            return mp_refuse("--stacks %s: native,python, native, python or none is wanted", stacks);
+            return mp_refuse("--stacks %s: give native,python, native, python or none", stacks);
         }
     }
     if (duration && (!mp_parse_duration(duration, &options->for_ns) || !options->for_ns))
-        return mp_refuse("--for %s: a time is wanted, as 60s or 5min", duration);
+        return mp_refuse("--for %s: give a time, such as 60s or 5min", duration);
     if (most) {
         char *end;
         double percent = strtod(most, &end);
         options->overhead_most = percent / 100;
         if (end == most || strcmp(end, *end == '%' ? "%" : "") || !(percent > 0) || percent > 100)
-            return mp_refuse("--max-overhead %s: a share of the time is wanted, as 5%%", most);
+            return mp_refuse("--max-overhead %s: give a share of the time, such as 5%%", most);
     }
     int status = mp_option_unwind(invocation, &record->libunwind);
     if (!status) status = mp_option_number(invocation, MP_OPT_DEPTH, 8, MP_DEPTH_MAX, &record->depth);
@@ -211,7 +211,7 @@ const struct mp_command mp_command_attach = {
         "snapshot.\n\nNeeds root, and Linux 5.17 or later on x86-64.",
     .example = "memprof attach 4711 --for 60s -o now.mp",
     .meanings = {{MP_OPT_OUTPUT, "the file (attach.PID.mp here)"},
-                 {MP_OPT_STRICT, "exit with 4 where the recording is not whole"}},
+                 {MP_OPT_STRICT, "exit with 4 if the recording is incomplete"}},
     .options = {MP_OPT_OUTPUT, MP_OPT_FORCE, MP_OPT_FOR, MP_OPT_STACKS, MP_OPT_FREE_STACKS, MP_OPT_UNWIND,
                 MP_OPT_CHILDREN, MP_OPT_CHILDREN, MP_OPT_DEPTH, MP_OPT_MAX_EVENTS, MP_OPT_MAX_OVERHEAD,
                 MP_OPT_NO_SYMBOLS, MP_OPT_NO_COMMAND, MP_OPT_QUIET, MP_OPT_VERBOSE, MP_OPT_STRICT},

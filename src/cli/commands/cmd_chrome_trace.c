@@ -71,7 +71,7 @@ static int write_to_place(struct trace *trace)
     trace->ask.compress = !status && mp_path_ends(trace->to.value[MP_OPT_OUTPUT], ".gz");
     if (!status) status = mp_output_write(&trace->to, write_trace, trace);
     if (!status && trace->left_out)
-        mp_message("[memory] events left out, as they are more than a million: %llu; --from and --to pick a part",
+        mp_message("[memory] events left out, because there are more than a million: %llu; --from and --to pick a part",
                    (unsigned long long)trace->left_out);
     if (!status && folder) mp_message("%s", trace->path);
     mp_chrome_input_free(&input);

@@ -207,7 +207,7 @@ static int compare_jobs(const struct mp_invocation *invocation, enum mp_profile_
     size_t count = invocation->operand_count, read = 0;
     int status = mp_job_read_options(invocation, &query);
     if (!status && of == MP_PROFILE_ALLOCATED) {
-        mp_message("--of allocated looks into one recording; jobs are compared by peak or outstanding");
+        mp_message("--of allocated needs single recordings; compare jobs by peak or outstanding");
         status = MP_EXIT_USAGE;
     }
     if (status) return status;
@@ -260,7 +260,7 @@ static int run_compare(const struct mp_invocation *invocation)
 
 const struct mp_command mp_command_compare = {
     .name = "compare",
-    .summary = "what two or more recordings differ by, site by site",
+    .summary = "the difference between recordings, site by site",
     .usage = "A B [C...]",
     .about =
         "Compares the first recording with the last: peak, outstanding at the end, bytes allocated in all, and the "
@@ -269,11 +269,11 @@ const struct mp_command mp_command_compare = {
         "--group compares categories, modules or regions by their names. --sort growth lists the largest growth first "
         "and the largest decrease last. --fail exits with 3 if peak or outstanding grew by more than --max-growth, a "
         "percentage or a size (5%). --format markdown (or -o FILE.md) is for pull requests, html (or -o FILE.html) one "
-        "page with both curves. If one of them is a folder or a merged job, jobs are compared: the highest peaks, and "
-        "sites on average a process.",
+        "page with both curves. If one operand is a folder or a merged job, jobs are compared: the highest peaks, and "
+        "the sites' averages per process.",
     .example = "memprof compare before.mp after.mp --fail --max-growth 5%",
     .meanings = {{MP_OPT_OF, "compare sites by peak, outstanding or allocated (peak)"},
-                 {MP_OPT_FAIL, "exit with 3 where peak or outstanding grew by more than --max-growth"}},
+                 {MP_OPT_FAIL, "exit with 3 if peak or outstanding grew by more than --max-growth"}},
     .options = {MP_REPORT_OPTIONS, MP_WINDOW_OPTIONS, MP_SITE_OPTIONS, MP_OPT_OF, MP_FORM_OPTIONS, MP_OPT_FAIL,
                 MP_OPT_MAX_GROWTH},
     .operands_min = 2,

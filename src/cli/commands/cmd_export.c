@@ -14,12 +14,13 @@ static void say_differences(const struct mp_query *query, const struct mp_pytorc
         mp_message("the recording has no GPU: %s is written as device 0",
                    mp_track_id(query->model, exported->moved, id));
     if (exported->left_out)
-        mp_message("tracks left out, as a snapshot holds one of each device: %llu",
+        mp_message("tracks left out, because a snapshot has one for each device: %llu",
                    (unsigned long long)exported->left_out);
     if (exported->unknown_sizes)
-        mp_message("blocks left out, as their sizes are not known: %llu", (unsigned long long)exported->unknown_sizes);
+        mp_message("blocks left out, because their sizes are not known: %llu",
+                   (unsigned long long)exported->unknown_sizes);
     if (exported->moved_blocks)
-        mp_message("blocks whose address is not known, or is another block's, got one of their own: %llu",
+        mp_message("blocks with a made-up address, because theirs is unknown or another block's: %llu",
                    (unsigned long long)exported->moved_blocks);
 }
 
@@ -101,7 +102,7 @@ static int run_export(const struct mp_invocation *invocation)
                  : "export needs --format FORMAT, as in memprof export run.mp -o run.pickle --format pytorch",
             name);
     if (!format->write_rows && part)
-        return mp_refuse("a snapshot of PyTorch holds all of a recording: leave out --from, --to and --filter");
+        return mp_refuse("a snapshot of PyTorch has the whole recording: leave out --from, --to and --filter");
     struct mp_query query;
     struct table table = {&query, format};
     int status = mp_query_open(invocation, MP_SORT_BYTES, &query);

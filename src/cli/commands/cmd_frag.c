@@ -41,14 +41,15 @@ static int run_frag(const struct mp_invocation *invocation)
 
 const struct mp_command mp_command_frag = {
     .name = "frag",
-    .summary = "reserved, free, holes, what pins them; why memory ran out",
+    .summary = "reserved and free memory, what pins holes, why memory ran out",
     .usage = "FILE",
     .about =
         "Shows memory that a caching allocator holds and nobody uses, when memory ran out or else at the end, and the "
         "blocks that keep half-empty segments. After an out-of-memory it gives the cause, and the settings of "
         "PyTorch's allocator that would have fitted the request, proved by a replay.\n\n--replay SETTINGS replays all "
         "requests under other settings, written as in PYTORCH_CUDA_ALLOC_CONF. --replay recorded replays a snapshot's "
-        "own trace and shows the first difference, if any; a recording of memprof's as it was set.",
+        "own trace and shows the first difference, if any; for a recording of memprof it replays the requests under "
+        "their own settings.",
     .example = "memprof frag snapshot.pickle --replay expandable_segments:True,max_split_size_mb:512",
     .options = {MP_REPORT_OPTIONS, MP_FORM_OPTIONS, MP_WINDOW_OPTIONS, MP_OPT_LIMIT, MP_OPT_REPLAY},
     .operands_min = 1,

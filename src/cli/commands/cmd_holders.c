@@ -15,7 +15,7 @@ static int show_holders(struct mp_query *query)
     mp_holders_find(query->model, mp_given(query->invocation, MP_OPT_PID), &holders);
     int status = MP_EXIT_DONE;
     if (given && (!only || *end || only > holders.sites.count)) {
-        mp_message("--site %s: there are sites 1 to %zu", given, holders.sites.count);
+        mp_message("--site %s: give a number from 1 to %zu", given, holders.sites.count);
         status = MP_EXIT_USAGE;
     } else if (query->as_json) {
         mp_holders_json(&query->json, query->model, &holders, only, &query->view);
@@ -33,7 +33,8 @@ static int run_holders(const struct mp_invocation *given)
     bool of_running = mp_given(given, MP_OPT_PID);
     int fd = -1;
     if (of_running == (given->operand_count > 0) || (!of_running && mp_given(given, MP_OPT_BUDGET)))
-        return mp_refuse("holders needs FILE, or --pid PID and may have --budget then: memprof holders [options] FILE");
+        return mp_refuse(
+            "holders needs FILE, or --pid PID (with --budget if you like): memprof holders [options] FILE");
     int status = of_running ? mp_running_ask(&invocation, true, &fd) : MP_EXIT_DONE;
     if (!status) status = mp_query_open(&invocation, MP_SORT_BYTES, &query);
     if (!status) status = mp_query_finish(&query, show_holders(&query));
@@ -43,7 +44,7 @@ static int run_holders(const struct mp_invocation *given)
 
 const struct mp_command mp_command_holders = {
     .name = "holders",
-    .summary = "what still holds the blocks that leak: objects, the graph",
+    .summary = "the holders of leaking blocks: objects, the graph",
     .usage = "FILE | --pid PID",
     .about =
         "Shows the blocks of each site that lived when the program last looked at itself, and their holders. A holder "

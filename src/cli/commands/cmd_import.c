@@ -31,7 +31,7 @@ static int run_import(const struct mp_invocation *invocation)
 
 const struct mp_command mp_command_import = {
     .name = "import",
-    .summary = "make a recording of what another program wrote",
+    .summary = "make a recording from another program's file",
     .usage = "FILE",
     .about =
         "FILE is a memory snapshot of PyTorch (torch.cuda.memory._dump_snapshot), as a pickle or JSON, or a trace of "

@@ -17,7 +17,7 @@ static int run_info(const struct mp_invocation *invocation)
 
 const struct mp_command mp_command_info = {
     .name = "info",
-    .summary = "what a recording is: command, devices, tracks, coverage",
+    .summary = "facts about a recording: command, devices, tracks, coverage",
     .usage = "FILE...",
     .example = "memprof info run.mp",
     .options = {MP_REPORT_OPTIONS, MP_FORM_OPTIONS, MP_OPT_SIZES},

@@ -87,7 +87,7 @@ static int run_leaks(const struct mp_invocation *given)
 
 const struct mp_command mp_command_leaks = {
     .name = "leaks",
-    .summary = "what keeps growing, what is outstanding",
+    .summary = "sites that keep growing, and outstanding blocks",
     .usage = "FILE... | --pid PID",
     .about =
         "Lists the sites that keep growing, on all tracks: blocks of ever more steps stay live, without an end and "
@@ -99,7 +99,7 @@ const struct mp_command mp_command_leaks = {
         "LeakSanitizer's syntax: leak:PATTERN, found in the function, file or module of any frame.",
     .example = "memprof leaks run.mp -n 3",
     .meanings = {{MP_OPT_SORT, "sort rows by bytes, blocks, peak or growth (growth)"},
-                 {MP_OPT_FAIL, "exit with 3 where there is a leak"}},
+                 {MP_OPT_FAIL, "exit with 3 if there is a leak"}},
     .options = {MP_REPORT_OPTIONS, MP_FORM_OPTIONS, MP_WINDOW_OPTIONS, MP_SITE_OPTIONS, MP_OPT_OUTSTANDING, MP_OPT_FAIL,
                 MP_OPT_SUPPRESSIONS, MP_OPT_PID},
     .operands_min = 0,

@@ -24,7 +24,7 @@ static int answer_job(const struct mp_invocation *invocation)
     int status = mp_job_open(invocation, &query);
     if (status) return status;
     if (query.job.highest == MP_NONE) {
-        mp_message("%s holds no allocation: none of its processes has a track", query.view.path);
+        mp_message("%s has no allocations: none of its processes has a track", query.view.path);
         status = MP_EXIT_COULD_NOT;
     } else if (query.as_json) {
         mp_job_peak_json(&query.json, NULL, &query.job, &query.view);
@@ -44,7 +44,7 @@ static int run_peak(const struct mp_invocation *invocation)
 
 const struct mp_command mp_command_peak = {
     .name = "peak",
-    .summary = "who held the memory at the peak",
+    .summary = "the sites that held memory at the peak",
     .usage = "FILE...",
     .about =
         "Shows the moment with most allocated bytes, and the blocks live then, by the site that allocated them. With "

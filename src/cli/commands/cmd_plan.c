@@ -47,8 +47,7 @@ static bool read_values(struct planning *planning, const char *text)
         snprintf(planning->values, sizeof planning->values, "%s", known[i]);
         return true;
     }
-    mp_message("--values %s: zeros, ones or host is wanted, and after it ,random where random values of the CPU matter",
-               text);
+    mp_message("--values %s: give zeros, ones or host, followed by ,random if random values on the CPU matter", text);
     return false;
 }
 
@@ -59,7 +58,7 @@ static bool read_selected(struct planning *planning, const char *text)
     if (!text) return true;
     planning->selected = strtod(text, &end);
     if (*text && !*end && planning->selected >= 0 && planning->selected <= 1) return true;
-    mp_message("--selected %s: a share from 0 to 1 is wanted, as 0.25", text);
+    mp_message("--selected %s: give a share from 0 to 1, such as 0.25", text);
     return false;
 }
 
@@ -76,8 +75,7 @@ static bool find_folder(char folder[PATH_MAX])
     if (!*folder)
         mp_message("the stand-in GPU is not installed: there is no %s", drivers[3]);
     else if (strpbrk(folder, ": \t\n"))
-        mp_message("the loader cannot preload what lies in %s: a colon or a space in the path ends a name there",
-                   folder);
+        mp_message("the loader cannot preload libraries from %s: a colon or a space would end the path", folder);
     else
         return true;
     return false;
@@ -229,25 +227,25 @@ static int run_plan(const struct mp_invocation *invocation)
 
 const struct mp_command mp_command_plan = {
     .name = "plan",
-    .summary = "run a command on a stand-in GPU: what a real one must have",
+    .summary = "run a command on a stand-in GPU, to see whether it fits a real one",
     .usage = "-- COMMAND [ARGUMENT...]",
     .about =
         "Runs the command with its own CUDA build of PyTorch, without a GPU and without a driver, on stand-ins of "
-        "NVIDIA's libraries that compute nothing. PyTorch's memory is decided by its own code, which runs as it is: "
-        "what it allocates and reserves is what it would on the device. Memory runs out where it would there. The "
-        "result is a recording like any other. What the CUDA context and NVIDIA's libraries take is estimated and "
-        "listed apart.\n\n"
-        "Nothing is computed, so what the program reads back from the device is not known: --values says what it gets, "
-        "and the places where it did are listed at the end. Numbers are finite, a test of all elements holds, one of "
-        "any does not. Where values decide how much there is (nonzero, unique, masks, an expert's rows), --selected "
-        "says which share: with 1, no plan is too small.\n\n"
+        "NVIDIA's libraries that compute nothing. PyTorch's own code runs and decides its memory: it allocates and "
+        "reserves the same as on the device. Memory runs out at the same moment as on the device. The "
+        "result is a recording like any other. The memory of the CUDA context and NVIDIA's libraries is estimated and "
+        "listed separately.\n\n"
+        "Nothing is computed, so values that the program reads back from the device are made up as --values says. The "
+        "sites of such reads are listed at the end. Numbers are finite, a test of all elements holds, one of "
+        "any does not. If values decide sizes (nonzero, unique, masks, an expert's rows), --selected gives the share "
+        "that is selected: with 1, no plan is too small.\n\n"
         "--size batch=8 plans the command with other numbers in place of {batch}, or of 8 in the command, until it has "
         "the largest that fits; it writes no recording. A server (vllm serve, sglang.launch_server) ends when it is "
         "ready; "
         "a config.json is enough of its model, and --try max_num_batched_tokens=2048,kv_cache_dtype=fp8 plans it with "
-        "other settings. Many ranks run as they always do (torchrun with --devices); "
-        "with --world-size the command is one rank of many, and the others need not be there; with --rank all it runs "
-        "once for each stage of a pipeline, and the highest is shown.\n\n"
+        "other settings. Many ranks run as usual (torchrun with --devices). With --world-size the command is one rank "
+        "of many, and the others need not exist. With --rank all it runs once for each stage of a pipeline, and the "
+        "highest peak is shown.\n\n"
         "Exits with the command's own status.",
     .example = "memprof plan --device h100-80gb -- python3 train.py --batch-size 32",
     .meanings = {{MP_OPT_OUTPUT,

@@ -92,7 +92,7 @@ static int run_recover(const struct mp_invocation *invocation)
 
 const struct mp_command mp_command_recover = {
     .name = "recover",
-    .summary = "make a cut recording whole, or what a killed memprof left",
+    .summary = "make a cut recording whole, or the remains of a killed memprof",
     .usage = "FILE",
     .about =
         "Reads around cuts and damage, joins the events that a killed collector left in shared memory, resolves "

@@ -58,7 +58,7 @@ static int read_batches(const char *option, const char *text, uint64_t *batches,
         bool read = read_batch(&at, &batches[*count]);
         if (read && *at == 'x') return two_variables(text);
         if (!read || (*at && *at != ','))
-            return mp_refuse("--%s: \"%s\" is not a list of batches, as 16,32,64", option, text);
+            return mp_refuse("--%s: \"%s\" is not a list of batches, such as 16,32,64", option, text);
         ++*count;
     } while (*at);
     return MP_EXIT_DONE;
@@ -68,12 +68,11 @@ static int read_batches(const char *option, const char *text, uint64_t *batches,
 static int read_operand(struct sizing *sizing, const char *operand)
 {
     const char *at = operand;
-    if (sizing->count == MP_SIZE_PROBES_MAX)
-        return mp_refuse("more than %d recordings are not read", MP_SIZE_PROBES_MAX);
+    if (sizing->count == MP_SIZE_PROBES_MAX) return mp_refuse("give at most %d recordings", MP_SIZE_PROBES_MAX);
     bool read = read_batch(&at, &sizing->batches[sizing->count]);
     if (read && *at == 'x') return two_variables(operand);
     if (!read || *at != '=' || !at[1])
-        return mp_refuse("\"%s\": write each recording with the batch it was made with, as in 8=b8.mp", operand);
+        return mp_refuse("\"%s\": write each recording with its batch, as in 8=b8.mp", operand);
     sizing->probes[sizing->count++].name = at + 1;
     return MP_EXIT_DONE;
 }
@@ -109,8 +108,7 @@ static int refuse_ways_of_probing(const struct mp_invocation *invocation)
     static const enum mp_option ways[] = {MP_OPT_TORCH_HISTORY, MP_OPT_NO_TORCH_HISTORY, MP_OPT_NO_VERIFY};
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         if (!mp_given(invocation, ways[i]) || invocation->setting_line[ways[i]]) continue;
-        return mp_refuse("--%s says how --probe runs the command, and there is no --probe",
-                         mp_option_rows[ways[i]].name);
+        return mp_refuse("--%s is only for --probe, which is missing", mp_option_rows[ways[i]].name);
     }
     return MP_EXIT_DONE;
 }
@@ -127,8 +125,9 @@ static int read_question(struct sizing *sizing)
     for (size_t i = 0; !status && !probe && i < invocation->operand_count; i++)
         status = read_operand(sizing, invocation->operands[i]);
     if (!status && !sizing->count) {
-        mp_message("size needs recordings of different batches, as 4=b4.mp 8=b8.mp 12=b12.mp, or --probe 4,8,12 -- "
-                   "COMMAND ... {batch} ...");
+        mp_message(
+            "size needs recordings of different batches, such as 4=b4.mp 8=b8.mp 12=b12.mp, or --probe 4,8,12 -- "
+            "COMMAND ... {batch} ...");
         status = MP_EXIT_USAGE;
     }
     if (!status && !probe) status = refuse_ways_of_probing(invocation);
@@ -150,7 +149,7 @@ static int load(struct sizing *sizing, size_t index, const char *path)
     mp_progress_end();
     if (loaded) return mp_message_error(&error);
     if (sizing->models[index]->sample_bytes)
-        return mp_give_up("%s has a sample of its blocks (--sample): sizes are found from all of them", path);
+        return mp_give_up("%s has a sample of its blocks (--sample), but sizes need all blocks", path);
     sizing->probes[index].model = sizing->models[index];
     sizing->probes[index].batch = sizing->batches[index];
     return MP_EXIT_DONE;
@@ -196,7 +195,7 @@ static int find_capacity(struct sizing *sizing)
         if (total != MP_BYTES_UNKNOWN && total > others) question->capacity = total - others;
     }
     if (!question->capacity)
-        return mp_refuse("the recordings do not say how much memory the device has; say it: --capacity 24GiB");
+        return mp_refuse("the recordings do not give the device's memory; give it: --capacity 24GiB");
     if (sizing->margin_part >= 0) question->margin = (uint64_t)((double)question->capacity * sizing->margin_part + 0.5);
     if (question->margin < question->capacity) return MP_EXIT_DONE;
     return mp_refuse("the margin leaves nothing of the capacity");

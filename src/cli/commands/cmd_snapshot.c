@@ -116,7 +116,7 @@ static int read_follow(const struct mp_invocation *invocation, struct mp_collect
     const char *value = invocation->value[MP_OPT_FOLLOW];
     options->file_from_bytes = has_sign(invocation->value[MP_OPT_OUTPUT], 'p') ? 0 : FILE_FROM_BYTES;
     if (!value || parse_follow(value, &options->record, &options->file_from_bytes)) return MP_EXIT_DONE;
-    return mp_refuse("--follow %s: yes, no, all or an amount of memory, as 64MiB, is wanted", value);
+    return mp_refuse("--follow %s: give yes, no, all or an amount of memory, such as 64MiB", value);
 }
 
 /* Checks the range before the run. Otherwise hours of recording could end without steps. */
@@ -160,7 +160,7 @@ static int read_options(const struct mp_invocation *invocation, struct mp_record
     } parsers[] = {
         {MP_OPT_STACKS, parse_stacks, "native,python, native, python or none"},
         {MP_OPT_CAPTURE, parse_capture, "auto, or a list of cupti, hooks, torch, cpu"},
-        {MP_OPT_SAMPLE, parse_sample, "an amount of memory below 4 GiB, as 512KiB,"},
+        {MP_OPT_SAMPLE, parse_sample, "an amount of memory below 4 GiB, such as 512KiB"},
         {MP_OPT_ON_FULL, parse_on_full, "wait or drop"},
         {MP_OPT_STEP_RANGE, parse_step_range, "an extended regular expression of at most 255 bytes"},
         {MP_OPT_STEP_AT, parse_step_at, "a function's name of at most 127 bytes"},
@@ -177,7 +177,7 @@ static int read_options(const struct mp_invocation *invocation, struct mp_record
     for (size_t i = 0; i < sizeof parsers / sizeof *parsers; i++) {
         const char *value = invocation->value[parsers[i].option];
         if (!value || parsers[i].parse(value, config)) continue;
-        return mp_refuse("--%s %s: %s is wanted", mp_option_rows[parsers[i].option].name, value, parsers[i].wanted);
+        return mp_refuse("--%s %s: give %s", mp_option_rows[parsers[i].option].name, value, parsers[i].wanted);
     }
     int status = mp_option_number(invocation, MP_OPT_DEPTH, 8, MP_DEPTH_MAX, &config->depth);
     if (!status) status = mp_option_number(invocation, MP_OPT_MAX_EVENTS, 1, UINT32_MAX, &config->max_events);
@@ -188,7 +188,7 @@ static int read_options(const struct mp_invocation *invocation, struct mp_record
         return mp_refuse("--budget is what a look for holders may take, and needs --holders here");
     if (!*config->step_at || (config->python_stacks && !*config->step_range)) return MP_EXIT_DONE;
     return mp_refuse(*config->step_range ? "--step-at and --step-range: steps are either of the two"
-                                         : "--step-at: steps are seen in Python stacks, which --stacks leaves out");
+                                         : "--step-at needs Python stacks, which --stacks leaves out");
 }
 
 static int read_schedule(const struct mp_invocation *invocation, struct mp_schedule *schedule)
@@ -211,14 +211,14 @@ static int read_snapshots(const struct mp_invocation *invocation, struct mp_coll
     const char *at_oom = invocation->value[MP_OPT_ON_OOM], *name = invocation->value[MP_OPT_AT_SIGNAL];
     options->snapshot_at_oom = !at_oom || !strcmp(at_oom, "snapshot");
     if (!options->snapshot_at_oom && strcmp(at_oom, "none"))
-        return mp_refuse("--on-oom %s: snapshot or none is wanted", at_oom);
+        return mp_refuse("--on-oom %s: give snapshot or none", at_oom);
     if (!name) return MP_EXIT_DONE;
     const char *bare = strncmp(name, "SIG", 3) ? name : name + 3;
     static const int free_ones[] = {SIGUSR1, SIGUSR2, SIGALRM, SIGPROF, SIGURG, SIGIO, SIGPWR};
     for (size_t i = 0; i < sizeof free_ones / sizeof *free_ones; i++)
         if (!strcmp(mp_signal_name((unsigned)free_ones[i]), bare)) options->snapshot_signal = free_ones[i];
     if (options->snapshot_signal) return MP_EXIT_DONE;
-    return mp_refuse("--at-signal %s: USR1 or USR2 is wanted, or another signal without a meaning here", name);
+    return mp_refuse("--at-signal %s: give USR1, USR2, or another signal that memprof does not use", name);
 }
 
 #define IN_FOLDER "%n.mp" /* name of each process's file in a folder, made from the process's part in its job */

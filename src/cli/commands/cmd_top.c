@@ -37,7 +37,7 @@ static int read_interval(const struct mp_invocation *invocation, uint64_t *inter
     if (!text ||
         (mp_parse_duration(text, interval) && *interval >= INTERVAL_LEAST && *interval <= 3600 * MP_NS_PER_SECOND))
         return MP_EXIT_DONE;
-    return mp_refuse("--interval %s: a time from 100ms to 1h is wanted", text);
+    return mp_refuse("--interval %s: give a time from 100ms to 1h", text);
 }
 
 static int read_sort(const struct mp_invocation *invocation, enum mp_top_sort *sort)
@@ -57,7 +57,7 @@ static int read_pid(const struct mp_invocation *invocation, pid_t *pid)
     long number = text ? strtol(text, &end, 10) : 0;
     *pid = (pid_t)number;
     if (!text || (number > 0 && number <= INT_MAX && !*end)) return MP_EXIT_DONE;
-    return mp_refuse("top %s: the number of a process is wanted", text);
+    return mp_refuse("top %s: give the number of a process", text);
 }
 
 /* The output's width: the terminal's, or COLUMNS, or WIDTH. */
@@ -185,7 +185,7 @@ static int run_top(const struct mp_invocation *invocation)
 
 const struct mp_command mp_command_top = {
     .name = "top",
-    .summary = "what the programs that are being recorded hold now",
+    .summary = "the memory of the programs that are being recorded now",
     .usage = "[PID]",
     .about =
         "Shows this user's processes under memprof snapshot on this machine. A row has a process's memory on a device: "

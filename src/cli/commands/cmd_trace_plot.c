@@ -104,7 +104,7 @@ const struct mp_command mp_command_trace_plot = {
 
 const struct mp_command mp_command_segment_plot = {
     .name = "segment_plot",
-    .summary = "what lies where in memory, as one HTML page",
+    .summary = "the addresses of all blocks, as one HTML page",
     .usage = "FILE",
     .writes = "segments.html",
     .about =

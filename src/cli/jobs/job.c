@@ -26,7 +26,7 @@ static int check_options(const struct mp_invocation *invocation)
                                             MP_OPT_FILTER, MP_OPT_RULES, MP_OPT_SIZES, MP_OPT_SUPPRESSIONS};
     for (size_t i = 0; i < sizeof single / sizeof *single; i++) {
         if (!mp_given(invocation, single[i])) continue;
-        return mp_refuse("--%s looks into one recording, and this is a job of several: name one of them",
+        return mp_refuse("--%s needs a single recording, but this is a job: name one of its recordings",
                          mp_option_rows[single[i]].name);
     }
     return mp_progress_valid(invocation) ? MP_EXIT_DONE : MP_EXIT_USAGE;

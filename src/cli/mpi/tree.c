@@ -85,7 +85,7 @@ static int send_job(const struct mp_mpi_ranks *ranks, int to, struct mp_job *job
     if (bytes != MAP_FAILED) munmap(bytes, (size_t)facts.st_size);
     close(fd);
     if (sent) return MP_EXIT_DONE;
-    return mp_give_up("MPI could not send the part of this rank");
+    return mp_give_up("MPI could not send this rank's part");
 }
 
 static bool write_all(int fd, const char *bytes, size_t size)
@@ -116,7 +116,7 @@ static int receive_job(const struct mp_mpi_ranks *ranks, int from, struct mp_job
     free(bytes);
     snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
     enum mp_status status = whole ? mp_model_load(name, &model, &error)
-                                  : mp_fail(&error, MP_IO, "the part of MPI rank %d did not come", from);
+                                  : mp_fail(&error, MP_IO, "the part of MPI rank %d did not arrive", from);
     if (!status) {
         status = mp_job_add(job, name, model, &error);
         mp_model_free(model);
@@ -155,7 +155,7 @@ static int take_paths(const struct mp_invocation *invocation, int rank, const vo
     bool same = own.size == operands && operands <= size - sizeof operands && !memcmp(own.data, at, own.size);
     mp_buffer_free(&own);
     if (same && mp_job_paths_unpack(at + operands, size - sizeof operands - operands, paths)) return MP_EXIT_DONE;
-    return mp_give_up("MPI rank %d was given other files than rank 0: start all ranks with the same ones", rank);
+    return mp_give_up("MPI rank %d got other files than rank 0: start all ranks with the same files", rank);
 }
 
 /* The paths go from rank 0 down the tree that mp_mpi_join() climbs. */

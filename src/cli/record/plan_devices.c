@@ -73,7 +73,7 @@ static enum mp_status read_section(const char *path, const char *wanted, struct 
             *found |= inside;
             if (inside) snprintf(device->key, sizeof device->key, "%s", text + 1);
         } else if (!equals) {
-            status = mp_fail(error, MP_UNSUPPORTED, "%s, line %u: [NAME] or KEY = VALUE is wanted", path, number);
+            status = mp_fail(error, MP_UNSUPPORTED, "%s, line %u: write [NAME] or KEY = VALUE", path, number);
         } else if (inside) {
             *equals = '\0';
             if (!take(device, trimmed(text), trimmed(equals + 1)))
@@ -92,7 +92,7 @@ static enum mp_status check_room(const struct mp_plan_device *device, struct mp_
     char total[MP_UNIT_TEXT], context[MP_UNIT_TEXT];
     if (device->total > device->context) return MP_OK;
     return mp_fail(error, MP_UNSUPPORTED,
-                   "%s is too little: the CUDA context alone takes %s; a size has a unit, as 24GiB",
+                   "%s is too little: the CUDA context alone takes %s; a size needs a unit, as in 24GiB",
                    mp_format_bytes(total, device->total), mp_format_bytes(context, device->context));
 }
 
@@ -120,8 +120,7 @@ enum mp_status mp_plan_device_find(const char *folder, const char *wanted, struc
     if (status || (found && strcmp(wanted, ANY))) return status ? status : check_room(device, error);
     if (is_file) status = read_section(wanted, "", device, path, sizeof path, &found, error);
     if (status || (is_file && found)) return status ? status : check_room(device, error);
-    return is_file
-               ? mp_fail(error, MP_NOT_FOUND, "%s describes no device: [NAME] begins one", wanted)
-               : mp_fail(error, MP_NOT_FOUND,
-                         "there is no device %s; known are %s, or say how many bytes it has, as 80GiB", wanted, names);
+    return is_file ? mp_fail(error, MP_NOT_FOUND, "%s describes no device: [NAME] begins one", wanted)
+                   : mp_fail(error, MP_NOT_FOUND,
+                             "there is no device %s; known are %s; or give its bytes, such as 80GiB", wanted, names);
 }

@@ -231,8 +231,8 @@ static void print_fit(const struct mp_plan_outcome *outcome, const struct mp_pla
     mp_format_bytes(allocated, outcome->allocated);
     mp_format_bytes(other, outcome->estimated);
     if (outcome->fits && failed)
-        mp_message("whether it fits is not known: until it failed it reserved %s and allocated %s at the peak",
-                   reserved, allocated);
+        mp_message("unknown whether it fits: until it failed, it reserved %s and allocated %s at the peak", reserved,
+                   allocated);
     else if (outcome->fits)
         mp_message("fits, with %s to spare: reserved %s, allocated %s at the peak",
                    mp_format_bytes(room, device->total - needed), reserved, allocated);
@@ -322,7 +322,7 @@ static bool print_one(const char *path, const struct mp_plan_device *device, int
         print_peak(model, find_track(model));
         print_read_backs(model, &plan);
         if (plan.world > 1)
-            mp_message("rank %u of %u, alone: what the others would have sent was left as it was", plan.rank,
+            mp_message("rank %u of %u, alone: buffers for data of the other ranks kept their contents", plan.rank,
                        plan.world);
         mp_shown_path(shown, path);
         mp_message("%s.   Next: memprof report %s, or memprof plan --size batch=N for the largest batch", shown, shown);

@@ -83,8 +83,8 @@ static void put_text(const struct ranks *ranks)
     for (size_t i = 0; i < ranks->count; i++)
         mp_plan_outcome_row(ranks->stages[i].rank, &ranks->stages[i].outcome);
     printf("  planned, one rank of each stage%s\n",
-           ranks->count > 1 ? "; the other ranks of a stage are taken to be like it"
-                            : "; no pipeline was seen, so the other ranks are taken to be like rank 0");
+           ranks->count > 1 ? "; we assume that the other ranks of a stage are like it"
+                            : "; no pipeline was seen, so we assume that the other ranks are like rank 0");
 }
 
 static void put_json(const struct ranks *ranks)

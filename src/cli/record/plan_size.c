@@ -49,7 +49,7 @@ static bool read_question(struct search *search)
     search->start = equals && equals[1] >= '0' && equals[1] <= '9' ? strtoull(equals + 1, &end, 10) : 0;
     if (!equals || equals == text || (size_t)(equals - text) >= sizeof search->name || !end || *end || errno ||
         !search->start || search->start > LARGEST) {
-        mp_message("--size %s: NAME=N is wanted, as batch=8: {batch} or 8 in the command is replaced", text);
+        mp_message("--size %s: give NAME=N, such as batch=8: {batch} or 8 in the command is replaced", text);
         return false;
     }
     snprintf(search->name, sizeof search->name, "%.*s", (int)(equals - text), text);
@@ -75,7 +75,7 @@ static bool check_command(const struct search *search)
         numbers += number_in(search->invocation->operands[i], search->start) != NULL;
     }
     if (holes || numbers == 1) return true;
-    mp_message("--size %s: %s stands nowhere in the command, and %llu %s; write %s where the number belongs",
+    mp_message("--size %s: the command has no %s, and %llu %s; write %s where the number belongs",
                search->invocation->value[MP_OPT_SIZE], search->hole, (unsigned long long)search->start,
                numbers ? "stands there more than once" : "does not either", search->hole);
     return false;

@@ -46,9 +46,8 @@ static bool read_settings(struct trying *trying)
             snprintf(trying->trials[trying->count++].settings, sizeof trying->trials[0].settings, "%s", text);
         return true;
     }
-    mp_message(
-        "--try %s: up to %u settings of the server are wanted, as max_num_batched_tokens=2048,kv_cache_dtype=fp8", text,
-        SETTINGS_MAX);
+    mp_message("--try %s: give up to %u settings of the server, such as max_num_batched_tokens=2048,kv_cache_dtype=fp8",
+               text, SETTINGS_MAX);
     return false;
 }
 
@@ -104,7 +103,7 @@ static int run_trial(struct trying *trying, size_t number)
     bool ended = status < 0 || mp_probing_is_interrupted(status);
     if (!ended) read_recordings(trying, number);
     if (!ended && !trial->known) {
-        mp_message("with %s no server came up; it printed last:",
+        mp_message("with %s no server started; it printed last:",
                    *trial->settings ? trial->settings : "the settings given");
         mp_probing_print_tail(log);
     }

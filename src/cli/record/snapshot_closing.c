@@ -81,11 +81,11 @@ static void print_summary(const struct mp_recording_summary *summary, bool with_
                    path);
     else
         mp_message("%s; 0 dropped%s.   Next: memprof report %s",
-                   summary->sample_bytes      ? "a sample of the blocks, of which the bytes are estimated"
+                   summary->sample_bytes      ? "a sample of the blocks, whose bytes are estimates"
                    : summary->scheduled       ? "whole, of what was scheduled"
                    : summary->ends_early      ? "whole until then"
                    : summary->lacks_processes ? "whole, of what was recorded"
-                   : *kept                    ? "whole, of what was to be kept"
+                   : *kept                    ? "all events in the requested part"
                    : summary->attached        ? "whole since memprof attached"
                                               : "complete",
                    rest, path);
@@ -465,11 +465,11 @@ static void print_end(const struct tree *tree)
                    tree->lacking, tree->result->recordings.count, rest, next);
     else
         mp_message("%s; 0 dropped%s%s",
-                   tree->sampled                 ? "a sample of the blocks, of which the bytes are estimated"
+                   tree->sampled                 ? "a sample of the blocks, whose bytes are estimates"
                    : tree->scheduled             ? "whole, of what was scheduled"
                    : tree->result->survivors     ? "whole until then"
                    : tree->result->refused.count ? "whole, of what was recorded"
-                   : tree->bounded               ? "whole, of what was to be kept"
+                   : tree->bounded               ? "all events in the requested part"
                                                  : "complete",
                    rest, next);
 }

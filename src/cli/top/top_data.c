@@ -223,7 +223,8 @@ enum mp_status mp_top_overview_read(const char *overview, uint32_t session, stru
         mp_vec_add(processes, process);
     }
     yajl_tree_free(all);
-    return good ? MP_OK : mp_fail(error, MP_DAMAGED, "the memprof that records answered what this one cannot read");
+    return good ? MP_OK
+                : mp_fail(error, MP_DAMAGED, "the memprof that records gave an answer that this one cannot read");
 }
 
 static char *copy_or_null(const char *from)

@@ -436,7 +436,7 @@ static void put_site(const struct mp_top_view *view, const struct order *order, 
 static const char *no_sites(const struct mp_top_state *state, const struct mp_top_process *chosen,
                             const struct mp_top_blocks *blocks)
 {
-    if (chosen && chosen->state != MP_TOP_RUNS) return "nothing is known of its blocks";
+    if (chosen && chosen->state != MP_TOP_RUNS) return "its blocks are not known";
     if (*state->why && chosen && state->blocks_of == chosen->recording) return state->why;
     return blocks ? "it holds nothing" : "asking for its live blocks ...";
 }

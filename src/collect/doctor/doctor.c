@@ -106,8 +106,8 @@ static const char *advice_without_driver(void)
         return "the kernel has NVIDIA's driver, but its libraries are not here: in a container start it with --gpus "
                "all "
                "(NVIDIA Container Toolkit)";
-    return "no GPU of NVIDIA's is to be used here; tensors on the CPU and allocators that announce themselves are "
-           "recorded all the same";
+    return "no GPU of NVIDIA can be used here; tensors on the CPU and allocators that use memprof.h are recorded all "
+           "the same";
 }
 
 static void check_driver(struct mp_checks *checks)
@@ -185,10 +185,9 @@ static void check_room(struct mp_checks *checks)
         uint64_t room = (uint64_t)facts.f_bavail * (uint64_t)facts.f_bsize;
         bool enough = room >= ROOM_WANTED;
         mp_doctor_add(checks, "shared memory", enough ? MP_CHECK_OK : MP_CHECK_LIMITED,
-                      enough
-                          ? NULL
-                          : "small: where it does not suffice the spool goes to the output's folder, or many threads "
-                            "at once lose events; docker run --shm-size=1g gives more",
+                      enough ? NULL
+                             : "small: if it is too small, the spool goes to the output's folder, or many threads at "
+                               "once lose events; docker run --shm-size=1g gives more",
                       "%s, %s free", folders[i], mp_format_bytes(size, room));
         return;
     }
@@ -217,7 +216,7 @@ static void check_environment(struct mp_checks *checks)
 {
     static const char *const taken[][2] = {
         {"LD_PRELOAD", "loaded with the recorder; a library that replaces dlsym may hide the program from it"},
-        {"CUDA_INJECTION64_PATH", "another tool (Nsight Systems, compute-sanitizer) comes first to CUPTI: memprof "
+        {"CUDA_INJECTION64_PATH", "another tool (Nsight Systems, compute-sanitizer) gets CUPTI first: memprof "
                                   "records through driver hooks; unset it to record with CUPTI"},
         {MP_NVTX_VARIABLE, "NVTX ranges go to that tool and are no regions; unset it to record them"}};
     for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) {

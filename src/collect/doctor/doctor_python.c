@@ -83,13 +83,13 @@ static void check_torch(struct mp_checks *checks, const char *folder, const char
     if (!*version) version = "version unknown";
     if (!found)
         mp_doctor_add(checks, "torch", MP_CHECK_LIMITED,
-                      "its tensors are not seen: libc10 is not where it mostly is, or reports by a function that this "
-                      "version of memprof does not know",
+                      "memprof cannot see its tensors: libc10 is not in its usual folder, or reports through a "
+                      "function that this memprof does not know",
                       "%s, no hook found in libc10 of %s", version, folder);
     else if (backward != 7)
         mp_doctor_add(checks, "torch", MP_CHECK_LIMITED,
-                      "what backward allocates has no forward line: libtorch_cpu is not where it mostly is, or has not "
-                      "the functions that this version of memprof knows",
+                      "blocks from backward have no forward line: libtorch_cpu is not in its usual folder, or lacks "
+                      "the functions that this memprof knows",
                       "%s, hooks %s", version, reports[31 - __builtin_clz(found)].meaning);
     else
         mp_doctor_add(checks, "torch", MP_CHECK_OK, NULL, "%s, hooks %s, forward lines for backward", version,

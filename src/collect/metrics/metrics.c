@@ -27,7 +27,7 @@ static enum mp_status take_over(struct mp_metrics *metrics, struct mp_error *err
     }
     if (fd >= 0) close(fd);
     if (ours) return MP_OK;
-    return mp_fail(error, MP_IO, "--metrics: %s is there already and holds no metrics of memprof's: it stays as it is",
+    return mp_fail(error, MP_IO, "--metrics: %s exists, and is no file of memprof's metrics: name another file",
                    metrics->path);
 }
 
@@ -56,7 +56,7 @@ enum mp_status mp_metrics_open(const char *path, struct mp_metrics *metrics, str
     if (!path) return MP_OK;
     if (!*path || !strncmp(path, "unix:", strlen("unix:")) || path[strspn(path, "0123456789.:")] == '\0')
         return mp_fail(error, MP_INVALID,
-                       "--metrics %s: a file's path is wanted, as memprof.prom; memprof answers on no port and no "
+                       "--metrics %s: give a file's path, such as memprof.prom; memprof answers on no port and no "
                        "socket any more",
                        path);
     metrics->path = strdup(path);

@@ -58,7 +58,8 @@ enum mp_status mp_schedule_parse(const char *text, struct mp_schedule *schedule,
         at += length + (at[length] == ',');
     }
     uint64_t cycle = schedule->idle + schedule->active;
-    if (!status && !schedule->active) status = mp_fail(error, MP_INVALID, "active=N is wanted: how many steps to keep");
+    if (!status && !schedule->active)
+        status = mp_fail(error, MP_INVALID, "active=N is missing: the number of steps to keep");
     if (!status && schedule->every && schedule->every < cycle)
         status = mp_fail(error, MP_INVALID, "every=%llu is shorter than one cycle of %llu",
                          (unsigned long long)schedule->every, (unsigned long long)cycle);

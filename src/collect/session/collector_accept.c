@@ -270,9 +270,9 @@ static void answer_question(struct mp_collector *collector, const struct ucred *
     else if (file == MP_CONTROL_NO_ROOM)
         status = mp_fail(&error, MP_IO, "cannot write the answer: %s", strerror(EMFILE));
     else if (file < 0 || fstat(file, &facts) || !S_ISREG(facts.st_mode) || facts.st_size)
-        status = mp_fail(&error, MP_INVALID, "an empty regular file is wanted for the answer");
+        status = mp_fail(&error, MP_INVALID, "the answer needs an empty regular file");
     else if (of_all && fcntl(file, F_GET_SEALS) < 0) /* writing to any other kind of file might wait */
-        status = mp_fail(&error, MP_INVALID, "a file in memory is wanted for the answer");
+        status = mp_fail(&error, MP_INVALID, "the answer needs a file in memory");
     else if (of_all)
         status = write_overview(collector, file, &error);
     int copy = status || of_all ? -1 : fcntl(file, F_DUPFD_CLOEXEC, 0);

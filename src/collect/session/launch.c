@@ -56,8 +56,8 @@ enum mp_status mp_launch_find_library(char **library, char **python_folder, stru
     free(*python_folder);
     *python_folder = NULL;
     if (*library)
-        return mp_fail(error, MP_UNSUPPORTED,
-                       "the loader cannot preload %s: a colon or a space in the path ends a name there", *library);
+        return mp_fail(error, MP_UNSUPPORTED, "the loader cannot preload %s: a colon or a space would end the path",
+                       *library);
     return mp_fail(error, MP_NOT_FOUND, "libmemprof.so is neither next to memprof nor in " PKGLIBDIR);
 }
 

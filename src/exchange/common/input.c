@@ -29,8 +29,7 @@ enum mp_status mp_input_open(const char *path, struct mp_input *input, struct mp
     else if (S_ISDIR(facts.st_mode))
         status = mp_fail(error, MP_NOT_A_RECORDING, "%s is a folder, not a file", path);
     else if (!S_ISREG(facts.st_mode)) /* the file must be seekable, because it is read more than once */
-        status =
-            mp_fail(error, MP_NOT_A_RECORDING, "%s is not a regular file: copy what comes out of it into one", path);
+        status = mp_fail(error, MP_NOT_A_RECORDING, "%s is not a regular file: copy its contents into one", path);
     if (status) {
         if (fd >= 0) close(fd);
         return status;
@@ -56,9 +55,9 @@ static enum mp_status cannot_read(struct mp_input *input, struct mp_error *error
     const char *why = gzerror(input->state->file, &code);
     if (code == Z_ERRNO) return mp_fail_errno(error, "cannot read %s", input->path);
     if (code == Z_BUF_ERROR)
-        return mp_fail(error, MP_DAMAGED, "%s is cut: its gzip stream ends at byte %llu of what it holds", input->path,
+        return mp_fail(error, MP_DAMAGED, "%s is cut: its gzip stream ends after %llu uncompressed bytes", input->path,
                        (unsigned long long)input->offset);
-    return mp_fail(error, MP_DAMAGED, "%s cannot be unwrapped after byte %llu of what it holds (gzip: %s)", input->path,
+    return mp_fail(error, MP_DAMAGED, "%s cannot be decompressed after %llu uncompressed bytes (gzip: %s)", input->path,
                    (unsigned long long)input->offset, why);
 }
 
@@ -84,8 +83,7 @@ enum mp_status mp_input_fill(struct mp_input *input, size_t want, struct mp_erro
     if (input->wrapped && input->offset > input->most)
         return mp_fail(
             error, MP_LIMIT,
-            "%s holds far more than a compressed file of its size does: unwrap it first, with gunzip, if that "
-            "is right",
+            "%s has far more contents than usual for its compressed size: if that is right, run gunzip on it first",
             input->path);
     input->end = input->at + left;
     return MP_OK;

@@ -138,7 +138,7 @@ static enum mp_status load_json(struct mp_input *input, struct mp_model **model,
 static enum mp_status load_database(struct mp_input *input, struct mp_model **model, struct mp_error *error)
 {
     if (!input->wrapped) return mp_nsys_load(input->path, model, error);
-    return mp_fail(error, MP_NOT_A_RECORDING, "%s is a compressed database: unwrap it first, with gunzip", input->path);
+    return mp_fail(error, MP_NOT_A_RECORDING, "%s is a compressed database: run gunzip on it first", input->path);
 }
 
 static enum mp_status load_input(struct mp_input *input, struct mp_model **model, struct mp_error *error)

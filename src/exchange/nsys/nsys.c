@@ -439,7 +439,7 @@ static enum mp_status no_memory_events(struct nsys *nsys)
         return mp_fail(nsys->error, MP_NOT_A_RECORDING, "%s is an SQLite database, but no export of Nsight Systems",
                        nsys->path);
     return mp_fail(nsys->error, MP_NOT_A_RECORDING,
-                   "%s holds no memory events: record them with nsys profile --cuda-memory-usage=true", nsys->path);
+                   "%s has no memory events: record them with nsys profile --cuda-memory-usage=true", nsys->path);
 }
 
 /* Opens the file as immutable. Otherwise SQLite would make journals next to it, and would apply and change existing
@@ -481,7 +481,7 @@ static enum mp_status check_journals(const char *path, struct mp_error *error)
         mp_buffer_append(&journal, "", 1);
         if (begins_a_journal((const char *)journal.data))
             status = mp_fail(error, MP_DAMAGED,
-                             "%s is not complete without %s, which holds writes that are not yet in the file: let the "
+                             "%s is not complete without %s, which has writes that are not in the file yet: let the "
                              "program end, then "
                              "run sqlite3 '%s' .tables, which joins them",
                              path, (const char *)journal.data, path);

@@ -47,7 +47,7 @@ static enum mp_status refuse(struct unpickler *u, unsigned opcode)
     if (name)
         return mp_fail(
             u->error, MP_UNSUPPORTED,
-            "%s is a pickle, but no memory snapshot: it has the opcode %s at byte %llu, and nothing of it was run",
+            "%s is a pickle, but no memory snapshot: it has the opcode %s at byte %llu; nothing in it was executed",
             path, name, offset);
     return mp_fail(u->error, MP_DAMAGED, "%s is no pickle from byte %llu on: 0x%02x is no opcode", path, offset,
                    opcode);
@@ -150,7 +150,7 @@ static enum mp_status memoize(struct unpickler *u, uint64_t index)
 {
     if (!mp_values_above(u->values)) return bad(u, "stores a value where there is none");
     /* Pickles number their stores from 0, and each store takes at least one byte. */
-    if (index > u->opcode_offset) return bad(u, "stores a value under a number that is out of proportion");
+    if (index > u->opcode_offset) return bad(u, "stores a value under a number that is too large");
     mp_vec_grow_to(&u->memo, index + 1);
     u->memo.at[index] = u->values->stack.at[u->values->stack.count - 1] + 1;
     return MP_OK;

@@ -43,7 +43,8 @@ static void put_settings_cost(const struct mp_change *change, struct words *word
         mp_buffer_printf(&words->cost,
                          "%sbreaks CUDA IPC of tensors before PyTorch 2.6, pools of graphs and MemPool before "
                          "2.5, and sleep modes that need a pool of their own%s",
-                         also(&words->cost), change->phased ? " (what comes while they are set)" : "");
+                         also(&words->cost),
+                         change->phased ? " (for blocks that are made while the settings hold)" : "");
     if (settings->max_split != MP_TORCH_UNLIMITED)
         mp_buffer_printf(&words->cost, "%scached blocks of %s and more serve only requests of about their size",
                          also(&words->cost), mp_bytes(settings->max_split));
@@ -52,7 +53,7 @@ static void put_settings_cost(const struct mp_change *change, struct words *word
         mp_buffer_printf(&words->cost, "%srounds %s up, by one part in %u at most", also(&words->cost),
                          same ? "sizes" : "some sizes", divisions);
     if (change->ooms < change->ooms_before)
-        mp_buffer_printf(&words->cost, "%s%s found no memory would have found some", also(&words->cost),
+        mp_buffer_printf(&words->cost, "%s%s found no memory would have found it", also(&words->cost),
                          change->ooms ? "some requests that" : "every request that");
     if (settings->gc_threshold > 0)
         mp_buffer_printf(&words->cost, "%sgives cached memory back sooner", also(&words->cost));
@@ -67,7 +68,7 @@ static void put_settings(const struct mp_change *change, struct words *words)
     if (*change->setting)
         mp_buffer_printf(&words->text, VARIABLE "=%s%s%s", quote, change->setting, quote);
     else
-        mp_buffer_printf(&words->text, "none of the settings that it has: unset " VARIABLE);
+        mp_buffer_printf(&words->text, "no settings at all: unset " VARIABLE);
     mp_buffer_printf(&words->code, *change->setting ? "export %.*s" : "unset " VARIABLE, (int)words->text.size,
                      (const char *)words->text.data);
     put_settings_cost(change, words);
@@ -109,40 +110,39 @@ static void put_phase_settings(const struct mp_model *model, const struct mp_cha
 static const struct {
     const char *text, *code, *cost;
 } said[MP_CHANGE_PATTERNS] = {
-    [MP_CHANGE_LATE_ZERO_GRAD] = {"free gradients before forward, not behind it",
+    [MP_CHANGE_LATE_ZERO_GRAD] = {"free gradients before forward, not after it",
                                   "optimizer.zero_grad(set_to_none=True) right after optimizer.step()", ""},
-    [MP_CHANGE_GRADIENTS_KEPT] = {"free gradients with each step, in place of setting them to zero",
+    [MP_CHANGE_GRADIENTS_KEPT] = {"free gradients in each step instead of setting them to zero",
                                   "optimizer.zero_grad(set_to_none=True) right after optimizer.step()",
                                   "each backward allocates them anew"},
     [MP_CHANGE_GRADIENTS_IDLE] = {"make no gradients that no optimizer uses: of a teacher, or of frozen layers",
                                   "with torch.no_grad(): around their forward, or requires_grad_(False) for them",
                                   "saves at least this: forward then keeps less for backward, too"},
-    [MP_CHANGE_HELD_VARIABLES] = {"let go of what variables hold of a step before the next one makes it anew",
+    [MP_CHANGE_HELD_VARIABLES] = {"free a step's variables before the next step makes them again",
                                   "del them behind their last use", "only where nothing reads them later"},
     [MP_CHANGE_FUSED] = {"a fused optimizer, whose step needs no temporaries", "torch.optim.AdamW(..., fused=True)",
                          ""},
-    [MP_CHANGE_ONE_BY_ONE] = {"an optimizer that takes one parameter after the other", "foreach=False",
+    [MP_CHANGE_ONE_BY_ONE] = {"an optimizer that works on one parameter after the other", "foreach=False",
                               "more kernels, which are smaller"},
-    [MP_CHANGE_NO_GRAD] = {"run forward without a graph where no backward follows", "with torch.no_grad(): around it",
-                           ""},
+    [MP_CHANGE_NO_GRAD] = {"run forward without a graph if no backward follows", "with torch.no_grad(): around it", ""},
     [MP_CHANGE_BACKWARD_SOONER] = {"backward for each micro-batch, not once for the sum of their losses",
                                    "loss.backward() as soon as each loss is made; keep loss.detach()",
                                    "only where micro-batches do not use one another's results"},
-    [MP_CHANGE_ONE_STREAM] = {"allocate on one stream: each side stream keeps segments that no other may use",
+    [MP_CHANGE_ONE_STREAM] = {"allocate on one stream: each side stream keeps segments that no other stream may use",
                               "make the blocks before torch.cuda.stream(...) and call record_stream() on them, or make "
                               "one side stream once",
                               "work of these streams may wait for each other"},
     [MP_CHANGE_CHUNKED_LOSS] = {"chunked or fused cross-entropy: 8 chunks of tokens, each with its own logits",
                                 "torch.utils.checkpoint.checkpoint() of head and loss for each of hidden.chunk(8)",
                                 "does the head's forward twice"},
-    [MP_CHANGE_SMALLER_BATCH] = {"half of the evaluation's batch, whose forward is the peak",
+    [MP_CHANGE_SMALLER_BATCH] = {"halve the evaluation's batch, whose forward is the peak",
                                  "the batch_size of the evaluation's DataLoader",
                                  "twice as many batches; saves less where blocks do not shrink with them"},
 };
 
 static void put_idle(const struct mp_model *model, const struct mp_change *change, struct words *words)
 {
-    mp_buffer_printf(&words->text, "free what `%s` has: nothing reads it again", change->variable);
+    mp_buffer_printf(&words->text, "free the blocks of `%s`: nothing reads it again", change->variable);
     const char *name = strrchr(change->variable, '.');
     mp_buffer_printf(&words->code, "del %s %s", name ? name + 1 : change->variable,
                      change->before_backward ? "before backward()" : "behind its last use");
@@ -180,11 +180,11 @@ static void put_framework(const struct mp_model *model, const struct mp_change *
 
 static void put_leak(const struct mp_model *model, const struct mp_change *change, struct words *words)
 {
-    mp_buffer_printf(&words->text, "stop what grows first: %s keeps blocks of step after step",
+    mp_buffer_printf(&words->text, "stop the leak first: %s holds blocks of step after step",
                      change->variable ? change->variable : "something");
-    mp_buffer_append_text(&words->code, change->advice ? change->advice : "let go of them with their step");
+    mp_buffer_append_text(&words->code, change->advice ? change->advice : "free each step's blocks with the step");
     put_line(model, change->stack, &words->code);
-    mp_buffer_append_text(&words->cost, "saves at least this: what does not grow may end with them, too");
+    mp_buffer_append_text(&words->cost, "saves at least this: other blocks may end with them, too");
 }
 
 static void put_checkpoint(const struct mp_model *model, const struct mp_change *change, struct words *words)
@@ -197,7 +197,8 @@ static void put_checkpoint(const struct mp_model *model, const struct mp_change 
     mp_buffer_printf(&words->code, "torch.utils.checkpoint.checkpoint(%s, ..., use_reentrant=False) for each call",
                      change->module);
     if (change->share < 0)
-        mp_buffer_printf(&words->cost, "does a part of forward twice; the recording does not show for how long");
+        mp_buffer_printf(&words->cost,
+                         "computes a part of forward twice; the recording does not show how long that takes");
     else
         mp_buffer_printf(&words->cost, "does %.0f %% of forward twice", change->share * 100);
 }
@@ -459,7 +460,7 @@ static void put_answer(struct mp_text *text, const struct mp_model *model, const
         mp_say(text, " (%s replayed)", mp_bytes(advise->reserved));
     mp_say(text, "%s",
            advise->changes.count ? "; what would lower it (proved by a replay unless marked ~):"
-           : advise->replayed    ? "; nothing that was tried would lower it"
+           : advise->replayed    ? "; none of the tried changes would lower it"
                                  : "; the recording has no allocations that could be replayed");
     mp_say(text, advise->changes.count ? "\n\n" : "\n");
 }
@@ -498,7 +499,7 @@ static void put_evidence(struct mp_text *text, const struct mp_advise *advise)
     if (!advise->has_allocator) return;
     mp_say(text, "\nreplayed %s settings", mp_count(tuning->replays));
     if (has_bound(advise))
-        mp_say(text, "; none reserves less than the %s that were asked for at a time", mp_bytes(tuning->bound));
+        mp_say(text, "; no setting reserves less than the %s that were requested at one time", mp_bytes(tuning->bound));
     mp_say(text, "\n");
     if (tuning->base_bytes)
         mp_say(text, "the %s from before the recording were placed anew, close together\n",

@@ -73,7 +73,7 @@ static void put_sample(const struct note_sink *sink, const struct mp_model *mode
     if (!model->sample_bytes) return;
     snprintf(note, sizeof note,
              "sampled, one in %s: bytes of the layers torch and app are estimates from the blocks in the sample, and "
-             "counts are of these; what was live before the recording began is not in it",
+             "counts are of these; blocks from before the recording are not in it",
              mp_bytes(model->sample_bytes));
     put_note(sink, note);
 }
@@ -112,7 +112,7 @@ static void put_notes(const struct note_sink *sink, const struct mp_model *model
                 "blocks of unknown size that were live before the recording began: %s; base and peak are at least what "
                 "they say");
     put_counted(sink, coverage->missed_frees,
-                "frees that were not seen: %s; they were taken up at the next allocation there");
+                "frees that were not seen: %s; each counted at the next allocation at its address");
     put_counted(sink, coverage->totals_wrong, "times the allocator's own total differed from this recording's: %s");
     put_counted(sink, coverage->truncated_stacks, "stacks cut at the depth limit: %s");
     put_counted(sink, coverage->unmatched_stacks, "stacks in which Python and native frames could not be paired: %s");

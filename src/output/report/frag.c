@@ -267,12 +267,12 @@ static void put_held(struct mp_text *text, const struct mp_model *model, const s
 const char *mp_oom_cause_text(const struct mp_frag_oom *oom)
 {
     static const char *const causes[] = {
-        [MP_OOM_CAPACITY] = "capacity: what was in use left too little, however it is arranged",
+        [MP_OOM_CAPACITY] = "capacity: the used memory left too little room, however it is arranged",
         [MP_OOM_FRAGMENTATION] =
             "fragmentation: free memory adds up to the request, but no piece of its stream and pool was large enough",
-        [MP_OOM_LEAK] = "leak: what keeps growing holds more than was missing; see memprof leaks",
-        [MP_OOM_OTHER_PROCESS] = "other_process: others on the device hold more than was missing",
-        [MP_OOM_UNKNOWN] = "not known: the recording does not say how much was free",
+        [MP_OOM_LEAK] = "leak: growing sites hold more than was missing; see memprof leaks",
+        [MP_OOM_OTHER_PROCESS] = "other_process: other processes on the device hold more than was missing",
+        [MP_OOM_UNKNOWN] = "not known: the recording does not show the free memory",
         [MP_OOM_LIMIT] =
             "limit: a limit of the program (set_per_process_memory_fraction, expandable_segments_reserve) forbade it",
     };
@@ -303,7 +303,7 @@ static void put_oom(struct mp_text *text, const struct mp_model *model, const st
         mp_say(text, "%s%s", i > 1 ? ", " : "  so would ", oom->would_fit.at[i]);
     if (oom->would_fit.count > 1) mp_say(text, "\n");
     if (oom->tried && !oom->would_fit.count)
-        mp_say(text, "  no setting of the allocator that was tried would have fitted it (replayed)\n");
+        mp_say(text, "  no tried setting of the allocator would have fitted it (replayed)\n");
 }
 
 static void put_pins(struct mp_text *text, const struct mp_model *model, const struct mp_frag *frag,
@@ -354,12 +354,12 @@ static void put_asked(struct mp_text *text, const struct mp_torch_asked *asked)
     bool any = asked->known || asked->as_site;
     if (asked->known == asked->all) return;
     if (!any) {
-        mp_say(text, "  requested sizes are not known: sizes handed out were replayed\n");
+        mp_say(text, "  requested sizes are not known: block sizes were replayed\n");
         return;
     }
     mp_say(text, "  requested sizes are known for %s of %s allocations", mp_count(asked->known), mp_count(asked->all));
     if (asked->as_site) mp_say(text, ", for %s more from others of their site", mp_count(asked->as_site));
-    if (asked->known + asked->as_site < asked->all) mp_say(text, "; for the rest sizes handed out were replayed");
+    if (asked->known + asked->as_site < asked->all) mp_say(text, "; for the rest, block sizes were replayed");
     mp_say(text, "\n");
 }
 
@@ -369,7 +369,7 @@ static void put_otherwise(struct mp_text *text, const struct mp_frag_replay *rep
     const struct mp_torch_replay *result = &replay->result;
     bool less = replay->recorded_reserved > replay->compare_reserved;
     mp_say(text, "  %s reserved at most, instead of %s %s%s; %s allocated at most\n", mp_bytes(result->reserved_peak),
-           mp_bytes(replay->compare_reserved), less ? "replayed as it was set; recorded were " : "as recorded",
+           mp_bytes(replay->compare_reserved), less ? "replayed under its own settings; recorded were " : "as recorded",
            less ? mp_bytes(replay->recorded_reserved) : "", mp_bytes(result->allocated_peak));
     if (result->ooms) mp_say(text, "  out of memory %s\n", mp_counted(result->ooms, "time"));
     if (replay->base_bytes)
@@ -392,8 +392,8 @@ static void put_replay(struct mp_text *text, const struct mp_frag_replay *replay
                result->first);
     if (result->differences && result->differences == result->differences_at_end && result->unfreed)
         mp_say(text,
-               "  every call is as recorded; at the end the record contradicts itself: blocks that its trace never "
-               "frees and its segments do not have: %s\n",
+               "  every call is as recorded; at the end the record contradicts itself: blocks that the trace never "
+               "frees, but the segments lack: %s\n",
                mp_count(result->unfreed));
     if (!result->differences) mp_say(text, "  exact: every address and every segment is as recorded\n");
     mp_say(text, "  %s allocations, %s segment events; at the end %s segments, %s blocks\n", mp_count(result->allocs),

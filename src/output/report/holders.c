@@ -77,8 +77,8 @@ void mp_holders_site_rows(struct mp_table *table, unsigned column, const struct 
     if (!site) {
         mp_table_skip(table, column);
         mp_table_wide(table, MP_DIM,
-                      "freed before the program looked for what holds it; snapshot --holders looks at "
-                      "steps that libmemprof.step() or an optimizer marks");
+                      "freed before the program looked for holders; snapshot --holders also looks at steps that "
+                      "libmemprof.step() or an optimizer marks");
         mp_table_end_row(table);
         return;
     }
@@ -203,12 +203,12 @@ void mp_holders_text(struct mp_text *text, const struct mp_model *model, const s
     const struct mp_rows rows = rows_of(&table, view);
     struct mp_holders_advised advised = {0};
     if (!holders->looked) {
-        mp_say(text, "the recording does not say what holds its blocks: a program with PyTorch looks when it ends by "
-                     "itself, and with snapshot --holders at steps, too\n");
+        mp_say(text, "the recording has no holders: a program with PyTorch looks for them when it ends by itself, and "
+                     "with snapshot --holders also at steps\n");
         mp_coverage_end(text, model);
         return;
     }
-    mp_say(text, "%s with blocks that lived when the program last looked for what holds them\n\n",
+    mp_say(text, "%s with blocks that lived when the program last looked for holders\n\n",
            mp_counted(holders->sites.count, "site"));
     mp_rows_text(text, &rows);
     mp_say(text, "\n");

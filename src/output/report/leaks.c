@@ -37,8 +37,8 @@ uint64_t mp_leak_steps_left(const struct mp_leak_finding *finding)
 /* Another explanation of the finding, as a clause after its confidence; "": none. */
 static const char *other_reading(const struct mp_leak_finding *finding)
 {
-    if (finding->follows) return "; or objects and holes that go with the blocks above";
-    return finding->maybe_request ? "; or one request's results, which go when it ends" : "";
+    if (finding->follows) return "; or objects and holes that belong to the blocks above";
+    return finding->maybe_request ? "; or results of one request, which are freed when it ends" : "";
 }
 
 struct table {
@@ -137,7 +137,7 @@ static void put_kind(struct mp_text *text, const struct mp_leak_finding *finding
     uint64_t left = mp_leak_steps_left(finding);
     mp_say(text, "%s, %s", mp_leak_class_name(finding->class), finding->certain ? "certain" : "probable");
     if (finding->regrown) {
-        mp_say(text, "; made anew, larger, in every step");
+        mp_say(text, "; replaced by a larger one in every step");
     } else if (finding->blocks_per_step > 0) {
         char number[16];
         snprintf(number, sizeof number, "%.3g", finding->blocks_per_step);
@@ -311,7 +311,7 @@ void mp_pinned_cache_text(struct mp_text *text, const struct mp_model *model)
     mp_say(text, "  PyTorch's cache of pinned memory has %s in %s", mp_bytes(cache.bytes),
            mp_counted(cache.blocks, "block"));
     if (cache.unused != MP_BYTES_UNKNOWN) mp_say(text, "; no tensor used %s of it", mp_bytes(cache.unused));
-    mp_say(text, ": it rounds requests up to powers of two and keeps what is freed\n");
+    mp_say(text, ": it rounds requests up to powers of two, and keeps freed blocks\n");
     if (cache.unused != MP_BYTES_UNKNOWN && cache.unused)
         mp_say(text,
                "  make pinned buffers once and use them again; torch._C._host_emptyCache() gives unused ones back\n");
@@ -366,7 +366,7 @@ static void put_outstanding(struct mp_text *text, const struct mp_leaks *leaks, 
                                    : "outstanding at the end",
                view);
     if (view->window.whole && !leaks->running && leaks->leaks && !leaks->outstanding.blocks)
-        mp_say(text, ": the program freed what leaked as it ended");
+        mp_say(text, ": the program freed the leaked blocks as it ended");
 }
 
 static void put_held(struct mp_text *text, const struct mp_leaks *leaks, const struct mp_view *view)
@@ -442,7 +442,7 @@ static void put_holders_of_sites(struct mp_text *text, const struct mp_sites *si
         blocks += holders->sites.at[i].blocks;
     }
     if (!held && blocks && !mp_is_csv(text))
-        mp_say(text, "`%s` in %s lived when the program last looked for what holds them; see memprof holders %s\n",
+        mp_say(text, "`%s` in %s lived when the program last looked for holders; see memprof holders %s\n",
                mp_bytes(bytes), mp_counted(blocks, "block"), path);
 }
 
@@ -460,7 +460,7 @@ void mp_leaks_text(struct mp_text *text, const struct mp_model *model, const str
 {
     static const char *const orders[] = {[MP_SORT_BYTES] = "most bytes first",
                                          [MP_SORT_BLOCKS] = "most blocks first",
-                                         [MP_SORT_GROWTH] = "what was made in most steps first"};
+                                         [MP_SORT_GROWTH] = "blocks from the most steps first"};
     bool unsure = leaks->verdict == MP_VERDICT_UNKNOWN, listed = view->outstanding || unsure;
     const struct mp_sites *sites = unsure && !view->outstanding ? &leaks->held : &leaks->outstanding;
     put_verdict(text, leaks);

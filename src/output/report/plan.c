@@ -128,8 +128,8 @@ void mp_plan_text(struct mp_text *text, const struct mp_model *model)
             mp_say(text, "  conditions selected %g %% of the elements, a guess: --selected says how many\n",
                    100 * plan.selected);
         if (!mp_plan_kernels_known(&plan))
-            mp_say(text, "  conditions are known for PyTorch " MP_PLAN_KERNELS ": with this version some may come out "
-                         "false and select nothing\n");
+            mp_say(text, "  conditions are known for PyTorch " MP_PLAN_KERNELS
+                         ": with this version some may be false and select nothing\n");
     }
     mp_plan_free(&plan);
 }

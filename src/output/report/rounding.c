@@ -31,7 +31,7 @@ void mp_rounding_text(struct mp_text *text, const struct mp_rounding *rounding)
     uint64_t more = known > asked_for ? known - asked_for : 0;
     if (!known) return;
     if (!mp_rounding_is_whole(rounding))
-        mp_say(text, "of the %.0f %% of it that PyTorch's history tells of, ", percent(known, rounding->bytes));
-    mp_say(text, "%s was asked for; PyTorch's allocator rounded that up by %s (%.1f %%)\n", mp_bytes(asked_for),
+        mp_say(text, "of the %.0f %% of it that PyTorch's history covers, ", percent(known, rounding->bytes));
+    mp_say(text, "%s was requested; PyTorch's allocator rounded that up by %s (%.1f %%)\n", mp_bytes(asked_for),
            mp_bytes(more), percent(more, known));
 }

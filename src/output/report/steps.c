@@ -101,8 +101,7 @@ static void say_end(struct mp_text *text, const struct mp_step_report *report)
 {
     const struct mp_step_row *last = &report->steps.at[report->steps.count - 1];
     if (last->to_end && last->freed_bytes > last->allocated_bytes)
-        mp_say(text, "^step %s reaches the recording's end and includes what was freed there^\n",
-               mp_count(last->number));
+        mp_say(text, "^step %s goes to the recording's end, and includes the frees there^\n", mp_count(last->number));
 }
 
 /* ---- what each step held at its peak, by group ------------------------------------------------------------------ */

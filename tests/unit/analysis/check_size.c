@@ -480,7 +480,7 @@ START_TEST(bad_probes_are_refused)
     probe(&differ, &program, 4);
     probe(&differ, &other, 8);
     probe(&differ, &program, 12);
-    expect_refusal(&differ, MP_UNSUPPORTED, "do not come from one program");
+    expect_refusal(&differ, MP_UNSUPPORTED, "are not of one program");
 
     struct asked failed = {0};
     probe(&failed, &program, 4);
@@ -492,7 +492,7 @@ START_TEST(bad_probes_are_refused)
     probe(&cut, &program, 4);
     probe(&cut, &program, 8);
     cut.models[0]->damage.cut = true;
-    expect_refusal(&cut, MP_UNSUPPORTED, "is cut, damaged or lost events");
+    expect_refusal(&cut, MP_UNSUPPORTED, "is cut or damaged, or lost events");
 
     struct asked track = {.question.track = "cuda:7/torch"};
     probe(&track, &program, 4);

@@ -288,7 +288,7 @@ class Ranks(Jobs):
         make_rank(self.folder / "x.mp", 2, world=3)
         result = memprof("report", self.folder)
         self.assertEqual(result.returncode, 4)
-        self.assertIn("do not agree on how many ranks there are", result.stderr)
+        self.assertIn("give different numbers of ranks", result.stderr)
 
 
 @unittest.skipUnless(shutil.which("mpirun") and (harness.BUILD / "libmemprof-mpi.so").exists(),
@@ -343,7 +343,7 @@ class Mpi(Jobs):
         for bad in range(4):
             result = self.run_unlike(script, bad, out, self.folder / "empty", *paths)
             self.assertNotEqual(result.returncode, 0)
-            said = f"MPI rank {bad} was given other files than rank 0" if bad else "is a folder without recordings"
+            said = f"MPI rank {bad} got other files than rank 0" if bad else "is a folder without recordings"
             self.assertIn(said, result.stderr)
             self.assertFalse(out.exists(), bad)
 

@@ -175,7 +175,7 @@ class Export(unittest.TestCase):
                                                memory(2, 64, 4096, 64, device=(0, -1))))
         self.assertEqual([len(trace) for trace in snapshot["device_traces"]], [0, 0, 1])
         self.assertEqual({segment["device"] for segment in snapshot["segments"]}, {2})
-        self.assertIn("tracks left out, as a snapshot holds one of each device: 1", said)
+        self.assertIn("tracks left out, because a snapshot has one for each device: 1", said)
 
     def test_cpu_alone(self):
         snapshot, said = self.read(self.kineto(memory(1, 512, 4096, 512, device=(0, -1))))
@@ -188,7 +188,7 @@ class Export(unittest.TestCase):
                            memory(4, 512, total=2024), memory(5, -512, total=1512), memory(6, 256, total=1768))
         snapshot, said = self.read(path)
         self.assertEqual(end_state(snapshot["device_traces"][0], snapshot["segments"]), (1000, 2024, 1768))
-        self.assertIn("got one of their own: 5", said)
+        self.assertIn("is unknown or another block's: 5", said)
 
     def test_sizes_that_change(self):
         path = self.kineto(memory(1, 512, 4096, 1512), memory(2, 64, 8192, 2576), memory(3, 32, 12288, 1608))
