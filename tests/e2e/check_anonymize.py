@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""An anonymised recording has none of the user's names, and keeps every figure. The reader is not memprof's."""
+"""An anonymised recording has none of the user's names, and keeps every figure. The reader of the test shares no code
+with memprof."""
 
 import json
 import os
@@ -106,7 +107,8 @@ class Anonymize(harness.TestCase):
         self.assertEqual(harness.memprof("report", anonymous).returncode, 0)
 
     def test_marks_that_replays_go_by(self):
-        """Marks with only the shim's own words stay. A program's own marks are renamed like regions."""
+        """Marks that have only the shim's own words stay as they are. A program's own marks are renamed like
+        regions."""
         kept = ["torch: empty_cache", "torch: pool 0:1 made on cuda:0", "torch: capture begins on cuda:1",
                 "torch: memory fraction 0.5 on cuda:0", "torch: DataLoader 6 ahead", "torch: settings:max_split_size_mb:64"]
         gone = [f"torch: {SECRET}", f"torch: pool 0:1 made on {SECRET}", f"torch: pool of {SECRET}", SECRET]

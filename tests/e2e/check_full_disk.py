@@ -15,7 +15,7 @@ class FullDisk(harness.Churning):
         super().setUp()
         self.small = self.folder / "small"
         self.small.mkdir()
-        # Too small even for the 16 384 events of one full ring, all that a slow collector may get.
+        # This is too small even for the 16 384 events of one full ring; a slow collector may get no more than these.
         if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8k", "none", self.small], capture_output=True).returncode:
             self.skipTest("no file system can be mounted here")
         self.addCleanup(subprocess.run, ["umount", "-l", self.small])

@@ -27,7 +27,7 @@ def address_of(tensor):
 
 
 def plain(path):
-    """Which entry of a container it is, or whether it is one of several, is not compared."""
+    """The comparison ignores which entry of a container holds the tensor, and whether it is one of several."""
     return re.sub(r"\[[^\]]*\]", "[*]", path)
 
 

@@ -222,7 +222,7 @@ class Asked(harness.TestCase):
         self.assertEqual("ready\n" + said, alone.stdout)
 
     def ask(self, pid, *options):
-        """Asks anew where a busy machine kept the program from coming by. Counts the questions."""
+        """Asks again if the program did not respond because the machine was busy. Counts the questions."""
         for _ in range(5):
             self.questions += 1
             result = harness.memprof("holders", "--pid", pid, *options)
@@ -298,8 +298,8 @@ class Asked(harness.TestCase):
         return now
 
     def asked_with_spare(self, pid, spare):
-        """The messages when the collector can open only so many more files. Asks again if the program was too slow to
-        respond."""
+        """The messages if the collector can open only the given number of further files. Asks again if the program was
+        too slow to respond."""
         before = resource.prlimit(self.recorder.pid, resource.RLIMIT_NOFILE)
         for _ in range(5):
             files = self.descriptors()

@@ -148,7 +148,7 @@ if __name__ == "__main__":
     print(float(sum(batch.sum() for batch in loader)))
 """
 
-# What the children do, and how many have tensors of their own at their end.
+# The action of the children, and how many of them have tensors of their own at their end.
 CHILDREN = {"idle": 0, "freed": 0, "kept": 3}
 FORKED = """
 import multiprocessing, os, sys, torch
@@ -359,7 +359,7 @@ class Recorded(harness.TestCase):
         self.assertNotIn(found["main().both[*]"]["line"], fills_both)
 
     def test_the_line_of_a_module_that_has_run(self):
-        """At the end no frame of it is left. A function in a function fills one entry of a dictionary."""
+        """At the end none of its frames is left. A nested function fills one entry of a dictionary."""
         program = self.folder / "has_run.py"
         program.write_text(HAS_RUN)
         path, _ = self.record(program, options=["--holders", "--budget", "2s"])

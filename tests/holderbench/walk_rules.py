@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What a look must not do to the program. Its paths must be Python code that gives the tensor. A script of its own: the
-look examines its `__main__`. Run by check_holders.py."""
+"""A look must not do these things to the program. The paths that it finds must be Python code that gives the tensor. A
+script of its own: the look examines its `__main__`. Run by check_holders.py."""
 import collections
 import functools
 import gc

@@ -177,8 +177,8 @@ class Live(harness.TestCase):
         self.assertEqual(program.leaks()["steps"]["count"], 10)
 
     def open_files(self, program):
-        """What the collector has open, but for the program's files: it reads their symbols when it needs them. It may
-        close a file between the listing and the reading of its name."""
+        """The files that the collector has open, except the program's own: it reads their symbols when it needs them.
+        It may close a file between the listing and the reading of its name."""
         found, folder = [], f"/proc/{program.memprof.pid}/fd"
         for name in os.listdir(folder):
             with contextlib.suppress(FileNotFoundError):

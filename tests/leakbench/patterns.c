@@ -30,7 +30,7 @@ static void leak(struct world *world, struct state *state, const struct pattern 
             world_leaks(world, world_alloc(world, state->site[i], variant->bytes << (i % 3)));
 }
 
-/* The same, with as many blocks again that are freed in the next step. */
+/* Like leak(), and makes as many more blocks, which the next step frees. */
 static void leak_among_others(struct world *world, struct state *state, const struct pattern *pattern,
                               const struct variant *variant)
 {
@@ -149,7 +149,7 @@ static void fill_and_stop(struct world *world, struct state *state, const struct
     world_alloc(world, state->site[0], variant->bytes);
 }
 
-/* Adds one thing, joined to what was there before. */
+/* Adds one thing, and joins it to the earlier ones. */
 static void fill_one(struct world *world, struct state *state, const struct pattern *pattern,
                      const struct variant *variant)
 {
@@ -192,7 +192,7 @@ static void bounded_cache(struct world *world, struct state *state, const struct
     uint32_t wanted = world_random(world, (uint32_t)(most + most / 4));
     bool full = state->count == most;
     if (wanted < state->count && world_random(world, 8)) return; /* found */
-    if (full && pattern->every) return;                          /* the cache has all of them, so nothing new comes */
+    if (full && pattern->every) return;                          /* the cache has all things, so no new one comes */
     if (full) world_release(world, state->held[0]);
     for (size_t i = 1; full && i < most; i++)
         state->held[i - 1] = state->held[i];

@@ -70,7 +70,8 @@ print(rank, [each["rank"] for each in all], one[0], to[0], flush=True)
         result = self.plan("--world-size", 64, "--rank", 0, "-o", "plan.mp", "--", sys.executable, PROGRAM)
         peaks = self.peaks(result)
         parameters = 6 * 4 * (1024 * 1024 + 1024)
-        # unsharded, parameters, gradients and two states are four times that, without cuBLAS's workspace
+        # without sharding, parameters, gradients and two states would take four times as much; cuBLAS's workspace is
+        # not counted
         self.assertLess(peaks["fsdp"][0], 4 * parameters)
         self.assertLess(peaks["fsdp"][0], peaks["zero"][0])
         plan = harness.answer("info", self.folder / "plan.mp")["plan"]

@@ -162,7 +162,7 @@ def main():
     for shape in (profile, f"cc=90;multicast={MULTICAST}"):
         environment = dict(os.environ, SOFTGPU_ON="1", SOFTGPU_PROFILE=shape, SOFTGPU_MEMORY=str(8 << 30))
         run = subprocess.run([sys.executable, __file__, library], env=environment, capture_output=True, text=True)
-        # Without the keys nothing is taken, so the first amount is missing.
+        # Without the keys the driver takes nothing, so the first amount is missing.
         whole = "a kernel's code in a granule" in run.stderr if shape != profile else not run.returncode
         held(whole, run.stderr)
 

@@ -1,4 +1,4 @@
-# Leaks in the style of public issues, which each name gives. Labels follow the threads' results, and were written
+# Leaks in the style of public issues; each name says which issue. Labels follow the threads' results, and were written
 # before a run. Labels as in containers.py; "a | b": both are right.
 
 #--- pinot-23-states-of-all-epochs

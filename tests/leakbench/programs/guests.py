@@ -113,8 +113,8 @@ def translator(steps, batch, mended):
 
 def staged(steps, batch, mended):
     """A pipeline: one thread makes rows, one encodes and one judges them; the judge keeps its input. It makes four
-    times the steps: between 0 and 8 batches are under way (two queues of 3, two in work), which were an eighth of the
-    rate at 120 steps."""
+    times as many steps as the others. Up to 8 batches are under way (two queues of 3, two in work); their number would
+    change the rate by an eighth at 120 steps."""
     steps *= 4
     encoder = nn.Sequential(nn.Linear(WIDTH, 48), nn.ReLU(), nn.Linear(48, 16)).eval()
     judge = nn.Linear(16, 2).eval()

@@ -143,7 +143,7 @@ def least_recently_used(steps, mended):
     cache, lock, calls = collections.OrderedDict(), threading.Lock(), []
 
     def answer(question):
-        """A number: a future keeps its result until somebody asks for it."""
+        """Returns a number, because a future keeps its result until somebody asks for it."""
         with lock:
             if question in cache:
                 return 0
