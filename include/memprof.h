@@ -34,7 +34,7 @@ extern "C" {
 
 #define MEMPROF_HOST (-1) /* the device of a pool in host memory; 0, 1, ...: the CUDA device of that ordinal */
 
-/* Counters of one track, as of the call. */
+/* Counters of one track at the time of the call. */
 struct memprof_stats {
     uint64_t live_bytes, peak_bytes; /* peak since the start or since memprof_reset_peak() */
     uint64_t live_blocks;
@@ -182,7 +182,7 @@ MEMPROF_INLINE_ int memprof_stats(const char *track, struct memprof_stats *stats
     const struct memprof_api_v1 *api = memprof_api_();
     return api ? api->stats(track, stats) : -1;
 }
-/* Begins the peak that memprof_stats() returns anew, at the present live bytes. `track` NULL: on every track. */
+/* Sets the peak that memprof_stats() returns to the present live bytes. `track` NULL: on every track. */
 MEMPROF_INLINE_ void memprof_reset_peak(const char *track)
 {
     MEMPROF_CALL_(reset_peak, track);

@@ -416,7 +416,8 @@ def _shortened(tokens):
 
 
 def _may_repeat(unit):
-    """From an attribute on."""
+    """True if `unit` may stand for several equal parts of a path: it begins with an attribute, and has only links
+    without names."""
     return unit[0].text[:1] == "." and unit[0].key is None and all(
         token.tag in LINKS and token.unit is None and (token.key is None or not token.names) for token in unit)
 

@@ -107,9 +107,9 @@ static void categories_section(struct mp_buffer *out)
          "5. without PyTorch's own words, as in its snapshots, these:\n");
     rule_lines(out, false);
     roff(out,
-         "6. a guess, marked as one, for blocks from before the recording without a stack. It goes by their free (in "
-         "backward, by zero_grad(), in the optimizer's step, many at once by the caller's line), and by gradients of "
-         "the same size: each has a parameter and optimizer state.\n");
+         "6. a guess, marked as one, for blocks from before the recording without a stack. It looks at where these "
+         "blocks are freed: in backward, by zero_grad(), in the optimizer's step, or many at once by the caller's "
+         "line. It also compares sizes, since each gradient has a parameter and optimizer state of its size.\n");
 }
 
 void mp_manual_write(struct mp_buffer *out)

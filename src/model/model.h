@@ -79,7 +79,7 @@ struct mp_model_request {
 /* A change of a block's size. Sorted by block, then event. Use mp_model_bytes_at(). */
 struct mp_model_resize {
     uint32_t block, event;
-    uint64_t bytes; /* from that event on */
+    uint64_t bytes; /* the block's size from `event` on */
 };
 
 /* Facts about an event that is not about a block. */

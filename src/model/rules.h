@@ -30,7 +30,7 @@ struct mp_rules {
 /* Adds a rule. Zero-initialised rules are empty. MP_INVALID: *error names the mistake in the expression; the rules are
  * unchanged. */
 enum mp_status mp_rules_add(struct mp_rules *rules, const char *name, const char *regex, struct mp_error *error);
-/* Adds the rules of a text with lines `name = regex`. Empty lines and lines that begin with '#' are passed over.
+/* Adds the rules of a text with lines `name = regex`. Empty lines and lines that begin with '#' are ignored.
  * MP_INVALID: *error names the line, with `path` before it. */
 enum mp_status mp_rules_parse(struct mp_rules *rules, const char *path, const char *text, struct mp_error *error);
 void mp_rules_free(struct mp_rules *rules);

@@ -6,15 +6,15 @@
  * the same code are a group; the group that allocates most counts. The period is found on one thread, and its rounds on
  * each.
  *
- * How the period is found: candidates are the distances at which sites return. Only allocations that differ from the
- * one before are compared. The period is the shortest distance at which nearly all of them find an equal allocation,
- * which must differ from its predecessor, too. The first quarter is left out. If the rounds extend over less than half
- * of the recording, they are no steps.
+ * How the period is found: candidates are the distances at which sites return. Only allocations that differ from their
+ * predecessors take part. The period is the shortest distance at which nearly all of them are equal to another
+ * allocation that takes part. The first quarter is left out. If the rounds extend over less than half of the recording,
+ * they are no steps.
  *
  * For instance, the sites come as a b b c a b b c a b b c. The rarest sites are a and c, whose distances are 4 and 8.
- * The allocations a, the first b, and c differ from the one before. Each finds an equal one at distance 4 that differs
- * from its own predecessor, too. The share is 1 at distance 4, and 1 at distance 8 as well. The shorter one counts, so
- * a round has four allocations. It begins where the fewest blocks are live: at a, if all blocks are freed before it.
+ * The allocations a, the first b, and c differ from the one before. Each of them has an equal one at distance 4, which
+ * also differs from its predecessor. The share is 1 at distance 4, and 1 at distance 8 as well. The shorter one counts,
+ * so a round has four allocations. It begins where the fewest blocks are live: at a, if all blocks are freed before it.
  * The result is three steps.
  *
  * The constants of steps_period.c: ROUNDS_MIN 3 is two distances that agree. FIRST_TIMES 4 leaves out the first

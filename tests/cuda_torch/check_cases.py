@@ -140,7 +140,8 @@ torch.cuda.empty_cache()
         self.assertEqual((frag["moment"], frag["reserved_bytes"]), ("peak", 20 * bed.MIB))  # nothing is left to show
 
     def test_streams_keep_their_segments(self):
-        """Two side streams keep what they made; the sum by stream, the line, and what one stream really reserves."""
+        """Two side streams keep their blocks. Compares the sum for each stream, the line of text about it, and the
+        bytes that the program really reserves on one stream."""
         program = BEGIN + """
 def prefetch(stream):
     with torch.cuda.stream(stream):
@@ -325,8 +326,8 @@ for number in range(40):
         self.assert_totals(run)
         text = harness.memprof("frag", run.path, "--track", "cuda:0/torch").stdout
         self.assertNotIn("instead of", text)
-        # No recording has the moment when a stream was done with a block: the replay reserves less, and the recorded
-        # bytes are given, too.
+        # No recording has the moment at which a stream had finished with a block. The replay therefore reserves less,
+        # and the answer has the recorded bytes, too.
         replayed = harness.memprof("frag", run.path, "--track", "cuda:0/torch", "--replay", "").stdout
         self.assertNotIn("MiB as recorded", replayed)
         self.assertIn(f"recorded were {stats['reserved_bytes.all.peak'] / bed.MIB:.1f} MiB", replayed)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """`frag --replay SETTINGS` compared with a real run of the program under these settings: the highest reserved bytes of
-PyTorch's allocator. Programs with settings of their own, or on two devices, are replayed under those."""
+PyTorch's allocator. Programs that change settings are replayed with their changes; programs on two devices, with the
+settings of each."""
 import os
 import sys
 

@@ -22,7 +22,7 @@ struct making {
     MP_VEC(struct mp_stack_node) stacks;
     MP_VEC(struct mp_base_block) base;
     MP_VEC(struct mp_event) events;
-    MP_VEC(struct mp_event) blocks; /* the alloc event of each */
+    MP_VEC(struct mp_event) blocks; /* the alloc events of the blocks */
     MP_VEC(struct mp_sample) samples;
     uint64_t now_ns;
     uint64_t dropped;

@@ -22,7 +22,7 @@ struct mp_advise_fit {
     uint64_t outside;        /* bytes of `capacity` for context and libraries, if known */
     bool fits_now, fits;     /* without changes; with `changes` */
     MP_VEC(size_t) changes;  /* indices, in order of choice */
-    uint64_t peak, reserved; /* with them */
+    uint64_t peak, reserved; /* bytes at the peak, with `changes` */
 };
 
 struct mp_advise {

@@ -36,27 +36,27 @@ struct mp_change {
     enum mp_change_kind kind;
     enum mp_change_pattern pattern;
     bool exact;              /* the replay has only recorded blocks */
-    uint64_t peak, reserved; /* then */
+    uint64_t peak, reserved; /* bytes at the peak with the change */
     uint64_t saved, saved_reserved;
-    /* Of settings: */
+    /* Only for changes of settings: */
     struct mp_torch_settings settings;
-    char *setting;                       /* their text */
+    char *setting;                       /* the settings as text */
     const struct mp_tune_phased *phased; /* belongs to the tuning; NULL: `settings` are for the whole program */
     uint64_t driver_calls, driver_calls_before;
     uint64_t ooms, ooms_before; /* requests that failed */
-    /* Of others: */
+    /* Only for other changes: */
     struct mp_edits edits;
     uint32_t stack;             /* stack of the affected blocks; 0: several, or not known */
-    char *module;               /* path, with * for numbers; NULL */
+    char *module;               /* path of the module, with * for numbers; NULL: none */
     char *variable;             /* the variable with its function; for a leak the holder. NULL */
     const char *advice;         /* for a leak: how to stop it */
     bool before_backward;       /* for an idle variable: backward does not need its block */
     size_t modules, modules_of; /* number of changed modules of the path (the first ones); number of all its modules */
     size_t blocks;              /* number of blocks that would be freed sooner */
     uint64_t bytes;             /* the most bytes of these blocks at one time */
-    double share;               /* share of forward that runs twice; 0; MP_SHARE_UNKNOWN */
+    double share;               /* share of forward that runs twice, or MP_SHARE_UNKNOWN */
     size_t place;               /* index before the changes were sorted */
-    struct mp_curve curve;      /* with the change; empty if not asked for */
+    struct mp_curve curve;      /* the track's curve with the change; empty if not asked for */
 };
 
 struct mp_changes {

@@ -485,7 +485,7 @@ struct use {
     enum mp_holder_use use;
     uint32_t line;
     const char *function; /* "train" of "train().state"; "<module>" */
-    size_t length;        /* of that */
+    size_t length;        /* length of `function` */
     size_t first;         /* index into the model's holders */
 };
 
@@ -683,7 +683,7 @@ struct parameter {
 static void replace_by_largest(struct finder *f, struct likes *step, size_t update, struct mp_change *change)
 {
     uint64_t most = 0;
-    MP_VEC(struct parameter) parameters = {0}; /* by the block's index at its site */
+    MP_VEC(struct parameter) parameters = {0}; /* parameters[i] has block i of each site */
     uint32_t first = MP_NONE;
     qsort(step->at, step->count, sizeof *step->at, by_time);
     for (size_t i = 0, number = 0; i < step->count; i++) {

@@ -1,9 +1,10 @@
-/* How much of a module's call checkpointing runs again: up to the last tensor that is saved for backward. Pure. */
+/* Finds the part of a module's call that runs again if the module is checkpointed: it ends where forward makes the last
+ * tensor that backward needs. Pure. */
 #pragma once
 
 #include "analysis/advise/operators.h"
 
-/* An allocation. */
+/* An allocation in a call of a module: an act. */
 struct mp_act {
     uint32_t event, block, module;
     uint8_t phase;

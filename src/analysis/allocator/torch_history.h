@@ -23,12 +23,12 @@ enum mp_torch_call {
     MP_TORCH_CALL_EMPTY,         /* torch.cuda.empty_cache(): on every device */
     MP_TORCH_CALL_POOL_MADE,     /* a MemPool was made, and holds its pool */
     MP_TORCH_CALL_POOL_BEGINS,   /* from here on, the pool may serve requests */
-    MP_TORCH_CALL_POOL_ENDS,     /* to here */
-    MP_TORCH_CALL_POOL_RELEASED, /* one user of the pool less */
-    MP_TORCH_CALL_POOL_DELETED,  /* a MemPool is deleted: one user less, and its cached memory goes */
-    MP_TORCH_CALL_CAPTURE,       /* a graph's capture begins; its end names the pool: */
-    MP_TORCH_CALL_CAPTURED,
-    MP_TORCH_CALL_CAPTURE_FAILS, /* or never */
+    MP_TORCH_CALL_POOL_ENDS,     /* the pool serves no more requests */
+    MP_TORCH_CALL_POOL_RELEASED, /* the pool loses one user */
+    MP_TORCH_CALL_POOL_DELETED,  /* a MemPool is deleted: the pool loses one user, and its cached memory is freed */
+    MP_TORCH_CALL_CAPTURE,       /* a graph's capture begins */
+    MP_TORCH_CALL_CAPTURED,      /* the capture ends; this call names its pool */
+    MP_TORCH_CALL_CAPTURE_FAILS, /* the capture fails, and no call names its pool */
     MP_TORCH_CALL_LIMIT,         /* set_per_process_memory_fraction() */
     MP_TORCH_CALL_SETTINGS,      /* the program changes the allocator's settings */
     MP_TORCH_CALL_BEGAN,         /* the settings before the first MP_TORCH_CALL_SETTINGS; does nothing */

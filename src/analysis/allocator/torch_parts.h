@@ -48,11 +48,11 @@ bool mp_torch_set_previous(const struct mp_torch_set *set, struct mp_torch_place
 
 struct block {
     uint64_t address, bytes, requested;
-    uint64_t age_base; /* number of searches of its side when it became free */
+    uint64_t age_base; /* number of searches in its list of free blocks when it became free */
     uint32_t segment;
     uint32_t previous, next; /* neighbours in the segment, by address */
     uint32_t uses;           /* index of the first struct use, of another stream */
-    uint32_t events;         /* not yet done */
+    uint32_t events;         /* number of its events that the device has not reached yet */
     uint8_t state;           /* enum mp_torch_state */
     bool unused;             /* the id is free; `next` is then the next free id */
 };

@@ -26,7 +26,7 @@ struct mp_torch_player {
     MP_VEC(uint32_t) late;   /* blocks whose requested free the recording completes during the next call */
     uint64_t most;           /* reserved bytes beyond which the replay stops. 0: unlimited */
     mp_torch_watch *watch;   /* NULL: none */
-    void *context;           /* its */
+    void *context;           /* argument for `watch` */
     bool recorded;
     bool own_limit;             /* the replay has its own limit, which the program's calls do not change */
     bool probing, probe_failed; /* a call is being tried on a copy of the allocator; the try did something that the
@@ -169,8 +169,9 @@ static void compare_parts(struct mp_torch_player *p, const struct mp_torch_listi
         const struct mp_torch_block *block = &listing->blocks.at[segment->first_block + i];
         const struct mp_segment_part *with = *part < model->parts.count ? &model->parts.at[*part] : NULL;
         if (!with || with->segment != recorded) {
-            torch_differ(p, "the segment at 0x%" PRIx64 " has %zu blocks at the end of the replay, not in the record",
-                         segment->address, segment->block_count);
+            torch_differ(
+                p, "the segment at 0x%" PRIx64 " has %zu blocks at the end of the replay, but other ones in the record",
+                segment->address, segment->block_count);
             return;
         }
         ++*part;

@@ -422,8 +422,7 @@ static enum mp_category known_category(const struct mp_categories *categories, u
     bool passes = life == MP_CATEGORY_TEMPORARY || life == MP_CATEGORY_ACTIVATIONS;
     if (!category && passes && is_of_inference(categories, block)) return of_inference(categories, block);
     if (!category) category = life;
-    bool labelled = categories->model->labels.count; /* if the program labels blocks, unlabelled blocks are none of
-                                                      * these */
+    bool labelled = categories->model->labels.count; /* if the program labels blocks, the doubtful rules do not apply */
     if (!category && !labelled) category = by_rule(categories, block, false);
     return !category && is_between_calls(categories, block) ? of_inference(categories, block) : category;
 }

@@ -53,9 +53,9 @@ struct mp_leak_finding {
     bool maybe_request; /* or the blocks are results of one long request, freed when it ended */
     uint16_t track;
     uint32_t stack;         /* the place's heaviest site (leak_places.h); 0: none */
-    uint64_t bytes, blocks; /* at the last boundary */
+    uint64_t bytes, blocks; /* live at the last boundary */
     uint32_t births;        /* distinct steps in which these were born */
-    uint32_t first_step;    /* from 1 */
+    uint32_t first_step;    /* number of that step, from 1 */
     double bytes_per_step, blocks_per_step;
     double change;          /* bytes by which a step keeps more than the step before; 0: no trend */
     bool uneven;            /* the rate changes irregularly, so it holds only for these steps */
@@ -67,7 +67,7 @@ struct mp_leak_finding {
                                          * is full */
     /* Findings with the same holder are one cause, and are adjacent. The finding with the highest rate comes first and
      * has the sums of all of them. */
-    uint32_t cause; /* from 0 */
+    uint32_t cause; /* number of the cause, from 0 */
     struct {
         uint32_t sites; /* 0: another finding of this cause has the sums */
         uint64_t bytes, blocks;
@@ -87,10 +87,10 @@ struct mp_leaks {
     char reason[240]; /* for verdict unknown: a clause */
     /* Leaks come first, and among them leaks with blocks. Within a kind, causes with more bytes per step come first. */
     MP_VEC(struct mp_leak_finding) findings;
-    MP_VEC(uint32_t) stacks;   /* of the findings */
+    MP_VEC(uint32_t) stacks;   /* stacks of the findings, one finding after the other */
     struct mp_holders holders; /* all recorded blocks; empty without findings */
     uint32_t leaks;            /* number of leaks among the findings */
-    uint32_t causes;           /* of the leaks */
+    uint32_t causes;           /* number of different causes of the leaks */
     size_t caches; /* places that replace a block by a larger one without being leaks: the loop may be one request,
                     * replacement is too rare, or the work itself grows */
     struct mp_leak_finding unsure_growth; /* class hidden, but over too few steps, or too small, to be sure; bytes 0:

@@ -6,7 +6,7 @@
 #include "base/map.h"
 #include "model/track.h"
 
-#define MOMENTS 64 /* and the end */
+#define MOMENTS 64 /* moments that are looked at, in addition to the end */
 
 uint32_t mp_birth_period(const struct mp_model *model, const struct mp_steps *steps, uint32_t event)
 {

@@ -6,7 +6,7 @@
 #include "model/track.h"
 
 struct mp_live_block {
-    uint64_t bytes; /* at that moment; MP_BYTES_UNKNOWN: unknown */
+    uint64_t bytes; /* its size at the moment; MP_BYTES_UNKNOWN: unknown */
     uint32_t block;
 };
 

@@ -47,7 +47,7 @@ void mp_step_report_free(struct mp_step_report *report);
 struct mp_step_group {
     uint32_t name; /* string id in `names`; MP_NONE: unknown */
     uint64_t most; /* the most bytes that it had at a step's peak */
-    size_t column; /* in the rows of `bytes` */
+    size_t column; /* its column in the rows of `bytes` */
 };
 
 struct mp_step_groups {

@@ -189,7 +189,7 @@ static void add_notes(struct sizing *sizing)
              "the probes made one step: they do not show what a second one adds (optimizer state that is made at "
              "the end of the first); record two or more");
     if (answer->batches < 3)
-        note(answer, "three recordings are needed for proof: with two, every larger batch is unsure");
+        note(answer, "a proof needs three recordings: with two, no larger batch is certain to fit");
     if (predictor->reserves && answer->outside_most == MP_BYTES_UNKNOWN)
         note(answer, "the recordings do not show the device's memory outside PyTorch (context, libraries): leave room "
                      "for it with --margin");

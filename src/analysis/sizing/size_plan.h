@@ -34,7 +34,7 @@ struct mp_size_value {
 struct mp_size_plan {
     const struct mp_size_source *source; /* the largest probe's */
     struct mp_size_batches batches;
-    MP_VEC(struct mp_size_value) values; /* each once */
+    MP_VEC(struct mp_size_value) values; /* the different sizes of the plan */
     uint32_t *value_of;                  /* per block of the source's model; MP_NONE: the block is of another track */
     double queued;                       /* the most bytes of sites with a random number of blocks */
     uint32_t opaque_sites;

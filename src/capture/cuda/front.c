@@ -129,7 +129,7 @@ static void take_over(struct mp_hook_call *call, bool entered)
         mp_cuda_enter(call->id, call->arguments, &call->visit);
 }
 
-/* Notes in the spool, once, that the hooks record. Enters a hook of its own, outside the booked calls. */
+/* Notes in the spool, once, that the hooks record. Call it outside of other hooks: it enters a hook itself. */
 static void report_hooks(enum mp_cuda_action action, int result)
 {
     static _Atomic uint32_t reported_session;

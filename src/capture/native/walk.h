@@ -6,7 +6,8 @@
  *
  * Each thread remembers the rule of each return address, and the last caller of that frame. If the caller is the same
  * again, the processor goes on to the next frame without waiting for this frame's memory. Frames are stored in the
- * order in which they were first seen, so those of one stack share cache lines. Never allocates; one thread's memory.
+ * order in which they were first seen, so those of one stack share cache lines. The walk never allocates; each thread
+ * has its own memory for it.
  *
  * A rule may be wrong (hand-written assembly), and must not make the program fault: only mapped memory is read. The
  * thread's own stack, up to its outer end, is checked with the kernel once. Each page of any other stack (a

@@ -14,8 +14,8 @@
 #include "exchange/load/load.h"
 #include "format/reader.h"
 
-/* Why a file does not count. Other MPI ranks get the reason by its index. The reason "" is for a merged job next to its
- * own recordings: it gets no message. */
+/* The reason why a file does not count. Other MPI ranks get the reason by its index. The reason "" is for a merged job
+ * next to its own recordings: it gets no message. */
 static const char *const reasons[] = {NULL, "named twice", "",
                                       "taken while its process ran: a later recording of that is there"};
 enum reason { COUNTS, TWICE, IS_JOB, HAS_LATER };

@@ -50,7 +50,7 @@ static struct mp_top_growth *growth_at(struct mp_top_blocks *blocks, const char 
     return fresh;
 }
 
-/* Sums up for each device the growth per step, and whether a site leaks there. */
+/* Sums up the growth per step for each device, and notes whether a site of the device leaks. */
 static void sum_up(struct mp_top_blocks *blocks, const struct mp_site_growths *growths)
 {
     const struct mp_model *model = blocks->model;

@@ -82,7 +82,7 @@ struct mp_history {
     uint64_t records;                       /* records of the incoming reading so far */
     bool overflowed;
     MP_VEC(struct mp_block_request) requests; /* requests for the file; the caller writes and removes them */
-    uint64_t entries, joined;                 /* so far */
+    uint64_t entries, joined;                 /* entries read so far; entries of these that matched a block */
 };
 
 /* Adds the next track (tracks come in order of their numbers). `followed`: whether to follow it. False: out of

@@ -19,7 +19,7 @@ struct mp_import_events {
     struct mp_error *error;
     enum mp_status status;        /* the builder's first failure; later events are left out */
     uint64_t passed;              /* events that the builder got */
-    struct mp_event_room waiting; /* for it */
+    struct mp_event_room waiting; /* room for the builder's next events */
 };
 
 enum mp_status mp_import_event(struct mp_import_events *events, const struct mp_event *event);

@@ -16,9 +16,9 @@
 struct mp_input {
     const unsigned char *at, *end; /* bytes that were read and not yet taken; the caller takes bytes by moving `at`
                                     * towards `end` */
-    uint64_t offset;               /* of `end` */
+    uint64_t offset;               /* offset of `end` in the contents */
     bool wrapped;                  /* gzip */
-    uint64_t file_bytes;           /* on disk */
+    uint64_t file_bytes;           /* the file's size on disk */
     uint64_t most;                 /* most bytes that a compressed file may contain; if it has more, reading fails */
     const char *path;              /* as given to mp_input_open(), which the caller keeps */
     struct mp_input_state *state;

@@ -12,7 +12,7 @@
 /* Function and file are string ids of the table's user. */
 struct mp_stack_table {
     MP_VEC(struct mp_symbol) frames; /* one symbol for each frame; `frame` is its id */
-    MP_VEC(uint32_t) more;           /* of each frame */
+    MP_VEC(uint32_t) more;           /* one for each frame: string id of its `more` (docs/FORMAT.md) */
     MP_VEC(struct mp_stack_node) nodes;
     struct mp_map files, lines, others, children, whole;
 };

@@ -24,9 +24,8 @@ enum mp_kineto_fact { /* numbers of an event, of a device, or of the whole trace
                       MP_KINETO_DEVICE_TYPE,
                       MP_KINETO_ID,           /* of a device */
                       MP_KINETO_TOTAL_MEMORY, /* of a device */
-                      MP_KINETO_BASE_NS,      /* of the trace: UNIX time of its time 0 */
-                      MP_KINETO_EVENTS_AT,    /* of the trace: offset of the byte after the opening bracket of
-                                               * traceEvents */
+                      MP_KINETO_BASE_NS,      /* UNIX time of the trace's time 0 */
+                      MP_KINETO_EVENTS_AT,    /* offset of the byte after the opening bracket of the list traceEvents */
                       MP_KINETO_FACTS
 };
 

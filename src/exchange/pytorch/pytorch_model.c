@@ -433,7 +433,7 @@ static uint32_t device_name(struct maker *m, const struct mp_pytorch_device *dev
     return mp_intern_add_text(&m->snapshot->records.values.texts, name);
 }
 
-/* Adds devices. Each has a track for its allocator's blocks, and, if the memory below is known, a track for that. */
+/* Adds devices. Each has a track for its allocator's blocks. If its segments are known, they have a second track. */
 static enum mp_status add_tracks(struct maker *m, const uint32_t *names)
 {
     struct mp_pytorch_snapshot *s = m->snapshot;

@@ -39,7 +39,7 @@ struct mp_pytorch_device {
     missed; /* pairs: index in trace of an alloc; the entry of an earlier alloc at the same address whose free is
              * missing */
     MP_VEC(uint32_t)
-    requested;        /* pairs: index in trace of a completed free; the stack of its request some entries earlier */
+    requested;        /* pairs: index in trace of a completed free; the stack of the entry that requested this free */
     bool free_stacks; /* frees have stacks of their own; else each has its alloc's */
     uint64_t overlapping, overlapping_bytes; /* ignored segments; bytes of their live blocks */
     size_t base_ranges;

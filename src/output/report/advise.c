@@ -119,7 +119,7 @@ static const struct {
                                   "with torch.no_grad(): around their forward, or requires_grad_(False) for them",
                                   "saves at least this: forward then keeps less for backward, too"},
     [MP_CHANGE_HELD_VARIABLES] = {"free a step's variables before the next step makes them again",
-                                  "del them behind their last use", "only where nothing reads them later"},
+                                  "del them behind their last use", "only if nothing reads them later"},
     [MP_CHANGE_FUSED] = {"a fused optimizer, whose step needs no temporaries", "torch.optim.AdamW(..., fused=True)",
                          ""},
     [MP_CHANGE_ONE_BY_ONE] = {"an optimizer that works on one parameter after the other", "foreach=False",
@@ -127,7 +127,7 @@ static const struct {
     [MP_CHANGE_NO_GRAD] = {"run forward without a graph if no backward follows", "with torch.no_grad(): around it", ""},
     [MP_CHANGE_BACKWARD_SOONER] = {"backward for each micro-batch, not once for the sum of their losses",
                                    "loss.backward() as soon as each loss is made; keep loss.detach()",
-                                   "only where micro-batches do not use one another's results"},
+                                   "only if micro-batches do not use one another's results"},
     [MP_CHANGE_ONE_STREAM] = {"allocate on one stream: each side stream keeps segments that no other stream may use",
                               "make the blocks before torch.cuda.stream(...) and call record_stream() on them, or make "
                               "one side stream once",

@@ -209,7 +209,7 @@ static void put_doubtful(struct mp_text *text, const struct mp_size_answer *answ
     else
         mp_say(text, "`%sabout %llu`", answer->largest ? ", " : "", (unsigned long long)answer->about);
     if (!answer->proved && answer->batches < 3)
-        mp_say(text, ", not provable: that takes recordings of three batches");
+        mp_say(text, ", not proven: a proof needs recordings of three batches");
     else if (!answer->proved)
         mp_say(text, ", not provable: %s %s", mp_counted(answer->opaque_sites, "site"),
                answer->opaque_sites == 1 ? "varies" : "vary");

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The numbers of callbacks that a version knows; those of later ones it refuses. */
+/* The last number of a callback that this version knows. It refuses higher numbers. */
 #if SOFTCUPTI_VERSION < 17
 #    define LAST_CBID 625
 #elif SOFTCUPTI_VERSION < 24

@@ -248,7 +248,8 @@ static uint64_t replay_peak(const struct deed *deeds)
     return peak;
 }
 
-/* Calls that the shim marked are made in replays: the highest reserved total, in MiB, by hand. No driver is seen. */
+/* Replays make the calls that the shim marked. The highest reserved totals, in MiB, were calculated by hand. The
+ * recordings have no blocks of the driver. */
 START_TEST(marked_calls_are_replayed)
 {
     static const struct {

@@ -253,7 +253,7 @@ START_TEST(any_other_answer_leaves_the_program_alone)
         ck_assert_msg(mp_suite_open_descriptors() == open_before, "answer %u", what);
         int wanted = what >= 6 ? ENODEV : -1, got = refusal();
         ck_assert_msg(got == wanted, "answer %u: refused with %d", what, got);
-        ck_assert(!mp_session_recording()); /* and does not ask again */
+        ck_assert(!mp_session_recording()); /* the session does not ask again */
     }
     spool->magic++; /* a file that is no spool */
     struct answer answer = good_answer();

@@ -121,7 +121,7 @@ START_TEST(test_the_page_loads_nothing)
     mp_model_free(model);
 }
 
-/* A column of runs as one value a block. */
+/* Expands a column of runs: returns one value for each block. */
 static uint64_t *spread(const struct mp_page_data *data, const char *name, size_t count)
 {
     size_t runs = column_of(data, name)->count, at = 0;
