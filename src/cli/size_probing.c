@@ -275,7 +275,7 @@ static int check_command(const struct mp_invocation *invocation)
     else if (names(invocation, "{length}"))
         mp_message("{length} is gone: write the length into the command, and run size once for each length");
     else if (!names(invocation, HOLE))
-        mp_message(HOLE " stands nowhere in the command: write it where the batch size belongs");
+        mp_message("the command has no " HOLE ": write it where the batch size belongs");
     else
         return MP_EXIT_DONE;
     return MP_EXIT_USAGE;

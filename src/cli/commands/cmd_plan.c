@@ -227,7 +227,7 @@ static int run_plan(const struct mp_invocation *invocation)
 
 const struct mp_command mp_command_plan = {
     .name = "plan",
-    .summary = "run a command on a stand-in GPU, to see whether it fits a real one",
+    .summary = "run a command on a stand-in GPU, to see if it fits a real one",
     .usage = "-- COMMAND [ARGUMENT...]",
     .about =
         "Runs the command with its own CUDA build of PyTorch, without a GPU and without a driver, on stand-ins of "

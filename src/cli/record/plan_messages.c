@@ -211,7 +211,7 @@ static void print_read_backs(const struct mp_model *model, const struct mp_plan 
         print_place(model, &plan->read_backs.at[i]);
     if (count > PLACES_MAX) mp_message("  and %zu more: memprof info lists them", count - PLACES_MAX);
     if (!mp_plan_kernels_known(plan))
-        mp_message("conditions are known for PyTorch " MP_PLAN_KERNELS ": with %.*s some may come out false and select "
+        mp_message("conditions are known for PyTorch " MP_PLAN_KERNELS ": with %.*s some may be false and select "
                    "nothing",
                    (int)strcspn(plan->torch, " "), plan->torch);
 }

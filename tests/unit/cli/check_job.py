@@ -215,7 +215,7 @@ class Reading(Jobs):
         self.assertFalse((self.folder / "whole.mp").exists())
         result = memprof("peak", job, "--track", "cuda:0/torch")
         self.assertEqual(result.returncode, 2)
-        self.assertIn("--track looks into one recording", result.stderr)
+        self.assertIn("--track needs a single recording", result.stderr)
 
 
 class Ranks(Jobs):
