@@ -169,11 +169,12 @@ def _leave_out_sampler():
     name = "VLLM_USE_FLASHINFER_SAMPLER"
     if name not in os.environ:
         os.environ[name] = "0"
-        _say(f"vLLM's own sampler is planned, FlashInfer's would be compiled first: {name}=1 takes it")
+        _say(f"vLLM's own sampler is planned, since FlashInfer's would have to be compiled: {name}=1 plans it")
 
 
 def _wait_for_ranks(module):
-    """Ranks send each other descriptors once all have come, but the stand-in of NCCL waits for nobody."""
+    """Makes the barrier wait for all ranks. Afterwards, ranks send each other descriptors, but the barrier of the
+    stand-in of NCCL does not wait."""
     module.TorchDistBackend.barrier = lambda self: self.allgather(None) and None
 
 

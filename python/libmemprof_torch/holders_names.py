@@ -379,7 +379,7 @@ class Names:
         return self._above(self._at, 2) if type(grand) is dict else grand
 
     def place_in(self, container, child):
-        """For an entry; made once for each container."""
+        """The key of `child` in `container`. The keys of a container are collected once."""
         places = self._places.get(id(container))
         if places is None:
             if is_dict(container):

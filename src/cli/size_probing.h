@@ -22,8 +22,8 @@ int mp_probing_run(const struct mp_invocation *invocation, const uint64_t *batch
                    struct mp_probing *probing, char **paths);
 /* Parts of mp_probing_run(). This function catches signals and makes the folder; returns an exit status. */
 int mp_probing_begin(struct mp_probing *probing);
-/* Runs memprof with these words (NULL-terminated) and its output in `log`, and frees the words. The terminal shows
- * `shown` meanwhile. Returns a wait status, or -1 after a message. */
+/* Runs memprof with these words (NULL-terminated) and its output in `log`, and frees the words. While it runs, the
+ * terminal shows `shown`. Returns a wait status, or -1 after a message. */
 int mp_probing_run_words(const struct mp_invocation *invocation, const char *shown, char **words, const char *log);
 /* Makes the words "memprof plan --quiet OPTIONS -o PATH -- COMMAND": with the options of the invocation that decide
  * what is planned, and its command behind the first "--". `stacks`: with stacks, which show the values that decide

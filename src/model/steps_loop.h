@@ -20,10 +20,10 @@
  *
  * With 100 batches an epoch, lines 10, 11 and 12 are reached 200 times each. Lines 21 and 22 are reached twice, which
  * is too seldom for a loop. Lines inside the network and the optimizer are left out, however often they allocate.
- * From one time at line 10 to the next, nearly all sites allocate that are in use around then, and the optimizer's
- * sites, too: such a round is whole. From one time at line 31 to the next, the optimizer's sites do not allocate: that
- * loop has no whole rounds. Lines 10, 11 and 12 are in one function and have equally many rounds. At line 10 the fewest
- * blocks are live, since backward has freed the activations. A step begins each time at line 10.
+ * A round of line 10 lasts from one time at this line to the next. Nearly all sites that are in use around then
+ * allocate in it, also the optimizer's: such a round is whole. In a round of line 31, the optimizer's sites do not
+ * allocate, so that loop has no whole rounds. Lines 10, 11 and 12 are in one function and have equally many rounds. At
+ * line 10 the fewest blocks are live, since backward has freed the activations. A step begins each time at line 10.
  */
 #pragma once
 

@@ -159,7 +159,7 @@ class Attached(harness.TestCase):
         return started, started.stdout.readline().split()
 
     def go(self):
-        """The programs begin with what is counted."""
+        """Lets the programs go on to the part whose events are counted."""
         while self.started:
             started = self.started.pop()
             started.stdin.write("\n")

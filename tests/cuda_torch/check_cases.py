@@ -286,7 +286,8 @@ torch.cuda.memory._snapshot()
         self.assertEqual(asked, [40, *range(1000, 1400, 4)])
 
     def test_what_ends_it_loses_nothing(self):
-        """A fork, and a history that the program itself switches off, after which the shim's begins again."""
+        """The history goes on after a fork, and after the program switches PyTorch's history off: the shim then starts
+        it again."""
         for end in ("if os.fork() == 0: os._exit(0)", "torch.cuda.memory._record_memory_history(None)"):
             with self.subTest(end=end):
                 run = self.execute(BEGIN + f"""import os

@@ -51,7 +51,7 @@ SPAWNED = textwrap.dedent("""
     sys.exit(max(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids))
 """)
 
-# One tensor before the process group: that one's file has its name before the rank is known.
+# The program makes one tensor before the process group, so its file gets a name before the rank is known.
 SPAWNED_RANKS = WORK + textwrap.dedent("""
     import sys
     import torch.distributed as dist, torch.multiprocessing as mp

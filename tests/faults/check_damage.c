@@ -106,7 +106,7 @@ static char folder[] = "/tmp/memprof-damage-XXXXXX";
 static char output[128];
 static int said_fd, told_fd, real_stderr;
 
-/* Where a worker is, so that the parent knows where it died. */
+/* The place that a worker has reached. The parent reads it after the worker's death. */
 static struct place {
     size_t which, row;
     unsigned failures;

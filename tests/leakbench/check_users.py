@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Programs in the style of people who do not know memprof (programs/users.py). Steps are the program's, the verdict is
-right, and the leaking line comes first, with the program's own rate. Mended programs are clean."""
+"""Programs in the style of people who do not know memprof (programs/users.py). The test compares the steps with the
+program's own, the verdict, and the first finding: it must be the leaking line, with the program's own rate. Mended
+programs are clean."""
 
 import json
 import pathlib

@@ -103,7 +103,7 @@ class Browser:
         return self.call("Runtime.evaluate", expression=code, returnByValue=True)["result"].get("value")
 
     def watch(self):
-        """Receives frames of the screen from now on. While a page is being left, there are none for a moment."""
+        """Receives frames of the screen from now on. No frames come for a moment while the browser leaves a page."""
         for _ in range(50):
             try:
                 return self.call("Page.startScreencast", format="jpeg", quality=60, everyNthFrame=1)

@@ -45,7 +45,7 @@ void mp_peak_locate(const struct mp_model *model, uint16_t track, const struct m
         find_in_window(model, window, peak);
 }
 
-/* The error of all the track's blocks, with or without the filter. */
+/* Finds the sampling error of the sum over all blocks of the track; the filter does not change it. */
 static void find_error(const struct mp_model *model, struct mp_peak *peak)
 {
     uint64_t mean = mp_model_sample_of(model, peak->track);

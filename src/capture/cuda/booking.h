@@ -59,7 +59,7 @@ enum mp_book {
     MP_BOOKS
 };
 
-/* `origin` of a pool's entry: where its blocks lie. */
+/* Values of `origin` in a pool's entry: the place of its blocks. */
 enum { MP_POOL_OF_DEVICE, MP_POOL_OF_HOST, MP_POOL_MANAGED, MP_POOL_IMPORTED };
 
 #define MP_CUDA_DEVICES MP_SPOOL_DEVICES

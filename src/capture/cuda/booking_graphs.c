@@ -180,7 +180,8 @@ static void end_memory(struct mp_cuda_event *event, uint64_t address)
     if (mp_live_take(MP_LIVE_MEMORY, address, &taken)) mp_book_end(event->thread, &taken);
 }
 
-/* If the previous launch left memory live, that ends first: otherwise the driver would have refused this launch. */
+/* First books the end of memory that the previous launch left live. It must have been freed, otherwise the driver would
+ * have refused the new launch. */
 void mp_exit_graph_launch(struct mp_cuda_event *event)
 {
     struct mp_live executable, node;

@@ -113,8 +113,8 @@ void mp_hooks_report_devices(const struct mp_cuda_hooks *recorder)
         if (!driver.uuid(&uuid, i)) recorder->device(i, &uuid);
 }
 
-/* Counts captures from their begin to their end. An end that fails because the capture is broken counts, too. After any
- * other failure the capture goes on: the end was for a stream without a capture, or from the wrong thread. */
+/* Counts the captures that have begun and not ended. A call to end a broken capture fails, but ends the capture. After
+ * any other failure the capture goes on: the end was for a stream without a capture, or from the wrong thread. */
 static void follow_captures(enum mp_cuda_action action, int result)
 {
     bool ends = result == MP_CU_SUCCESS || result == MP_CU_CAPTURE_INVALIDATED || result == MP_CU_CAPTURE_UNJOINED;

@@ -248,9 +248,9 @@ EXPORTED void *pvalloc(size_t bytes)
 }
 
 /* The C++ library's operators call malloc() and free(), which count the block. The operators of jemalloc and tcmalloc
- * do not: the sampler has then not moved, and the wrapper counts the block. C++'s library may be loaded at any time, so
- * each operator looks for its own next definition. An exception of `new` passes through, since there is nothing to
- * undo. */
+ * do not call malloc(). The sampler has then not moved, and the wrapper counts the block. C++'s library may be loaded
+ * at any time, so each operator looks for its own next definition. An exception of `new` passes through, since there is
+ * nothing to undo. */
 static __attribute__((noinline)) void *find_operator(const char *name, _Atomic(void *) *known)
 {
     struct mp_loaded loaded;

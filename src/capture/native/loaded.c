@@ -125,7 +125,7 @@ static bool has_name(uintptr_t path, const char *name)
     for (uintptr_t at = path; at < end;) {
         size_t bytes = sizeof part;
         while (bytes && !mp_read_memory(part, at, bytes))
-            bytes /= 2; /* the text may end with its page */
+            bytes /= 2; /* the page after the text may not be mapped */
         if (!bytes) return false;
         for (size_t i = 0; i < bytes && at + i < end; i++) {
             if (part[i] == '/') last = at + i + 1;

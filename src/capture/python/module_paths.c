@@ -152,8 +152,8 @@ void mp_module_ask(int (*ask)(void *), void *context)
     atomic_fetch_add(&naming, 1);
 }
 
-/* Asks for a module's name once. Asks again only after other modules got names: another module may have this address by
- * then. */
+/* Asks for a module's name once. It asks again after other modules got names, because the address may then belong to
+ * another module. */
 static void ask_for(struct slot *slot, uintptr_t module, bool may_call_python)
 {
     if (!atomic_load_explicit(&asker.ask, memory_order_acquire)) return;

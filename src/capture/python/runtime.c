@@ -50,7 +50,7 @@ void mp_python_runtime_keep(const struct mp_python_runtime *runtime)
     Dl_info info;
     if (dladdr(runtime->code_type, &info) && info.dli_fname &&
         !dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE))
-        dlerror(); /* the program must not see the text of our own failure */
+        dlerror(); /* clears the message of our failure, which the program must not see */
 }
 
 bool mp_python_runtime_find(struct mp_python_runtime *runtime)

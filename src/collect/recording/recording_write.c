@@ -9,8 +9,8 @@
 
 #include "base/clock.h"
 
-#define NOTES_WITH_MODULES 16 /* most notes about modules without a file: a program may have thousands */
-#define BASE_FACTOR        4  /* a base is written after this many events per live block */
+#define NOTES_WITH_MODULES 16 /* limit of notes about modules without a file, of which a program may have thousands */
+#define BASE_FACTOR        4  /* a base comes after this number of events for each live block */
 
 enum mp_status mp_recording_read_tables(struct mp_recording *recording, struct mp_error *error)
 {

@@ -125,7 +125,7 @@ static bool any_shape(const char *shapes)
     return strpbrk(shapes, "0123456789");
 }
 
-/* Makes a frame from "aten::addmm([16, 4], [4, 8])": the operator, and its tensors' shapes where recorded. */
+/* Makes a frame from "aten::addmm([16, 4], [4, 8])": the operator, with its tensors' shapes if the trace has them. */
 static uint32_t operator_frame(struct finder *finder, const struct span *span)
 {
     struct mp_import_tables *tables = &finder->kineto->tables;

@@ -194,8 +194,8 @@ static void on_annotation(struct replay *r, uint32_t id, struct mp_pytorch_entry
     if (entry->older) mp_vec_add(&r->annotations, id);
 }
 
-/* Finds the blocks of annotations among those from before the trace, once all of these are known. No two of them have
- * the same address. */
+/* Finds the blocks of annotations among the blocks from before the trace. Call it when all of these blocks are known;
+ * no two of them have the same address. */
 static void find_annotated(struct replay *r)
 {
     struct mp_map places = {0};

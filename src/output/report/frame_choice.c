@@ -30,7 +30,8 @@ static size_t operator_length(const char *after)
     return signs ? signs : *after == ' ' ? 1 + strcspn(after + 1, "(<:") : 0;
 }
 
-/* The length of the text at `at` that is copied unchanged; 0: none, so the caller looks at the single character. */
+/* The length of a text at `at` that the caller must copy unchanged. 0: there is none, and the caller handles the single
+ * character. */
 static size_t whole_length(const char *at, bool within_word)
 {
     static const char nameless[] = "(anonymous namespace)", sign[] = "operator";

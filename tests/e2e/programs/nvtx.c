@@ -72,7 +72,7 @@ SAME(sizeof(struct nvtx_regions_unregister), sizeof(nvtxMemRegionsUnregisterBatc
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define PUSHED 300 /* deeper than what is recorded (128) */
+#define PUSHED 300 /* more open ranges than the recorder records (128) */
 
 __attribute__((format(printf, 1, 2))) static void tell(const char *format, ...)
 {

@@ -145,7 +145,7 @@ static void imported(void)
     CHECK(driver.cuMemAlloc_v2(&exported, 9 * KIB));
     CHECK(driver.cuIpcGetMemHandle(&handle, exported));
     CHECK(driver.cuIpcOpenMemHandle_v2(&opened[0], handle, 1));
-    CHECK(driver.cuIpcOpenMemHandle(&opened[1], handle, 1)); /* the same address again */
+    CHECK(driver.cuIpcOpenMemHandle(&opened[1], handle, 1)); /* returns the same address again */
     CHECK(driver.cuIpcCloseMemHandle(opened[0]));
     CHECK(driver.cuIpcCloseMemHandle(opened[1]));
     CUexternalMemory external;

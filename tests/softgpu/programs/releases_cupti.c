@@ -1,9 +1,10 @@
 /*
- * Memory before and after CUPTI is given back, and another tool of the process that takes it then:
+ * Allocates memory before and after memprof releases CUPTI. Another tool in the process then takes CUPTI:
  *
  *     releases_cupti WAY LIBCUPTI
  *
- * Prints what memprof_release_cupti() answers, twice, and what cuptiSubscribe() does before and after the first.
+ * Prints two results of memprof_release_cupti(), and the results of cuptiSubscribe() before and after the first
+ * release.
  */
 #include <dlfcn.h>
 #include <stdio.h>

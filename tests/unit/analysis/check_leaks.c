@@ -269,7 +269,8 @@ static int ascending(const void *left, const void *right)
     return a < b ? -1 : a > b;
 }
 
-/* Mann-Kendall without the correction for ties, which the series does not have, and the median slope. */
+/* The trend equals the Mann-Kendall test, without the correction for ties, since this series has no ties. The slope is
+ * the median slope. */
 START_TEST(trend_equals_its_definition)
 {
     uint64_t state = 12345;

@@ -336,7 +336,8 @@ START_TEST(a_fork_waits_for_hooks)
         usleep(100);
     uint64_t begun = mp_clock_monotonic_ns();
     pid_t child = fork();
-    bool as_long_as_it_may = mp_clock_monotonic_ns() - begun >= MP_FORK_WAIT_NS; /* on a busy machine */
+    bool as_long_as_it_may =
+        mp_clock_monotonic_ns() - begun >= MP_FORK_WAIT_NS; /* fork() took so long because the machine is busy */
     /* exits without ThreadSanitizer's checks, which would miss the parent's thread in a child */
     if (!child) syscall(SYS_exit_group, !atomic_load(&let_go) && !as_long_as_it_may);
     int status;

@@ -41,7 +41,7 @@ START_TEST(more_than_it_holds_gives_no_wrong_answer)
         uint32_t id = mp_tag_cache_find(&cache, hash_of(i));
         if (id != MP_TAG_NONE && id != i) ck_abort_msg("%u instead of %u", id, i);
     }
-    /* The last one put is always there. */
+    /* The cache always has the entry that was put last. */
     ck_assert_uint_eq(mp_tag_cache_find(&cache, hash_of((3u << 20) - 1)), (3u << 20) - 1);
 }
 

@@ -48,7 +48,8 @@ START_TEST(what_is_no_file_is_refused)
     expect_refusal(folder, MP_IO, "cannot read");
     expect_refusal(path_of("absent"), MP_IO, "cannot read");
     ck_assert_int_eq(mkfifo(path_of("pipe"), 0600), 0);
-    expect_refusal(path_of("pipe"), MP_INVALID, "pipe or a device"); /* nobody writes: it would wait for ever */
+    expect_refusal(path_of("pipe"), MP_INVALID,
+                   "pipe or a device"); /* a reader would wait for ever, because nobody writes */
     unlink(path_of("pipe"));
     expect_refusal("/dev/zero", MP_INVALID, "pipe or a device");
     rmdir(folder);

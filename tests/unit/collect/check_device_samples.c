@@ -189,7 +189,7 @@ START_TEST(readings_are_samples)
     read_at(&watch, 0, 10, use_of(own, 900 * MIB, 400 * MIB, 300 * MIB));
     read_at(&watch, 1, 20, use_of(own, 1 * MIB, 0, 1 * MIB)); /* a device that the program does not use */
     ck_assert(mp_recording_round(recording, false));
-    ck_assert_uint_eq(watch.asked, 2); /* of both tracks on the device */
+    ck_assert_uint_eq(watch.asked, 2); /* one question for each of the two tracks on the device */
     ck_assert_uint_eq(watch.at_once, 2);
     atomic_store(&recording->spool.header->devices_changed, 1);
     see_tracks(recording, more, 3);

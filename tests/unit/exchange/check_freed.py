@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Sites of frees in made-up traces, compared with a replay that shares no code with memprof. Frees have stacks of their
-own, or their allocs'; other streams delay some. Import and export keep everything."""
+"""Sites of frees in made-up traces, compared with a replay that shares no code with memprof. A free has a stack of its
+own, or the stack of its alloc. Some frees are delayed because another stream uses the block. Import and export keep
+everything."""
 import collections
 import pathlib
 import random
@@ -52,7 +53,7 @@ class Trace:
                              "time_us": START + len(self.entries)})
 
     def at_peak(self):
-        """By site: bytes and blocks at the peak, by the stack that freed them."""
+        """{stack that freed them: [bytes, blocks]} of the blocks that live at the peak, for each site."""
         def live(moment):
             return [b for b in self.sites.values() if b["born"] <= moment and (b["died"] is None or b["died"] > moment)]
         peak = max(range(len(self.entries)), key=lambda moment: sum(b["bytes"] for b in live(moment)))
