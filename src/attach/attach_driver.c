@@ -8,7 +8,8 @@
 #define BEGINS (MP_ATTACH_RETURNS | MP_ATTACH_STACK)
 #define OUT    (BEGINS | MP_ATTACH_OUT)
 
-/* Calls, with the value that each begins or ends: whether probes see it, its class, and its track. */
+/* The driver's calls. For each: whether a probe is set at it, and the class and track of the block or handle that it
+ * begins or ends. */
 static const struct call {
     bool probed;
     unsigned cookie;

@@ -12,8 +12,8 @@ static const uint8_t dwarf_number[REGISTERS] = {3, 6, 7, 12, 13, 14, 15, 16};
 #define SAME INT32_MIN
 #define LOST (INT32_MIN + 1)
 
-/* How to leave one frame. The canonical frame address is a register plus an offset, or the word at that address. Saved
- * registers lie at offsets from the canonical frame address. */
+/* A rule for the step from one frame to its caller. The canonical frame address is a register plus an offset, or the
+ * word at that address. Saved registers lie at offsets from the canonical frame address. */
 struct mp_attach_rule {
     uint8_t kind, cfa_register;
     bool dereferenced;

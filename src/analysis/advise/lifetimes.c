@@ -393,9 +393,9 @@ static int by_time(const void *a, const void *b)
     return (x->born > y->born) - (x->born < y->born);
 }
 
-/* True of a block that a variable holds until the next block replaces it: after a backward, the site makes another
+/* Decides whether a variable holds the block until the next block replaces it: after a backward, the site makes another
  * block, and the first is freed within the other's step. Returns the event from which the block is not needed; MP_NONE:
- * no variable holds it like this. */
+ * there is no such variable. */
 static uint32_t needed_until(const struct finder *f, const struct likes *made, const struct alike *block)
 {
     uint32_t end = end_of(f, block->block), turn = mp_phase_turn_of(&f->phases, block->born);

@@ -58,7 +58,7 @@ void mp_job_curve_by_step(struct mp_job *job, uint32_t process, uint32_t track, 
 
 struct mp_job_member {
     uint32_t rank, local_rank, world_size, node, parent; /* MP_NONE: unknown */
-    const char *role, *job;                              /* "": unknown; texts of the model */
+    const char *role, *job;                              /* owned by the model; "": unknown */
     bool helper;                                         /* works for the rank that started it */
 };
 

@@ -169,7 +169,8 @@ static bool has_stopped(const struct stay *stay)
     return stay->end - at[count - 1] > 3 * widest + 1;
 }
 
-/* True if the later half brought less than half of the earlier one, by more than chance explains. */
+/* True if the later half of the steps had less than half of the births of the earlier half, and chance does not explain
+ * that. */
 static bool slows_down(const struct series *series, const struct stay *stay)
 {
     uint32_t first = stay->births.at[0], middle = first + (series->last - first) / 2;

@@ -106,9 +106,9 @@ struct mp_size_held mp_size_reserved_at(struct mp_size_pool *pool, double batch,
 
 /* A reduction over many rows is divided among blocks of threads. Each block leaves 128 sums for each output
  * (ATen/native/cuda/Reduce.cuh). From 1024 rows on, there is a block of threads for every 64 rows. Sums of four bytes
- * then take twice as much as an input of float, and four times as much as one of bfloat16, plus a sixteenth. There are
- * at most as many blocks as fill the device (16 for each of 160 multiprocessors), or one for every 1024 rows if that is
- * more. A sum has 16 bytes if it carries an index (argmax()) or a count (std()). */
+ * then take twice as much as an input of float, and four times as much as one of bfloat16, plus a sixteenth. The number
+ * of blocks of threads is limited to those that fill the device (16 for each of 160 multiprocessors), or to one for
+ * every 1024 rows if that is more. A sum has 16 bytes if it carries an index (argmax()) or a count (std()). */
 #define SCRATCH_TIMES 4.25
 #define SCRATCH_MOST  (UINT64_C(160) << 20)
 #define SCRATCH_PART  4

@@ -47,7 +47,8 @@ void mp_native_walk_start(void);
 /* Code was unloaded, so `generation` changes now. */
 void mp_native_walk_forget(void);
 
-/* True if both addresses lie on the thread's own stack, `outer` further out. False also if that is unknown. */
+/* True if both addresses lie on the thread's own stack, `outer` further out. Also false if the bounds of the stack are
+ * unknown. */
 bool mp_native_same_stack(const struct mp_known_frames *known, uintptr_t inner, uintptr_t outer);
 
 enum mp_walk_end {

@@ -39,7 +39,7 @@ class Watch:
         return torch.autograd.graph.saved_tensors_hooks(lambda t: (saved.append(Weak(t)), t.detach())[1], lambda t: t)
 
     def keeps(self, *tensors):
-        """Results of the pass that the program holds, and autograd does not save."""
+        """Notes results of forward that the program holds, although autograd does not save them."""
         self.saved[-1].extend(map(Weak, tensors))
 
     def look(self):

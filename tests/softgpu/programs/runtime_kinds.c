@@ -1,5 +1,6 @@
 /*
- * Calls of programs through the CUDA runtime, linked shared or compiled in. Needs SOFTGPU_DEVICES=2.
+ * Calls the driver through the CUDA runtime, as programs do. The runtime is a shared library, or compiled in. Needs
+ * SOFTGPU_DEVICES=2.
  */
 #include <stdio.h>
 #include <stdlib.h>

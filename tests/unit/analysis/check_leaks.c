@@ -94,7 +94,10 @@ START_TEST(rate_is_the_slope)
         uint32_t others = round % 2 ? 2 : 1, births = 0, final = 0;
         uint64_t bytes = 512u << next_random(&random) % 12, kept = 0, before = 0;
         bool any_size = round % 5 == 4;
-        uint32_t age = round % 7 ? 0 : 2; /* age of the site's temporary blocks: blocks as young may still be freed */
+        uint32_t age =
+            round % 7
+                ? 0
+                : 2; /* age in steps of temporary blocks of the site; a block that is not older may still be freed */
         for (uint32_t step = 0; step < last; step++) {
             for (uint32_t i = 0; !step && i < 24; i++) /* blocks of the first step */
                 live_of(&lives, others, next_random(&random) % 2 ? bytes : bytes * (i + 2), 0, FOR_EVER);
