@@ -74,6 +74,11 @@ class Lifetimes(harness.TestCase):
         change, = (change for change in changes if change["pattern"] == "no_grad")
         self.assertTrue(change["code"].endswith(", in forward)"), change)  # calls the model; no module's own line
 
+    def test_a_graph_that_outlives_a_backward(self):
+        """Of another pass. The library's scratch memory is no graph."""
+        rows = {row[0]: row[1:3] for row in bench.compare(self.folder, "convolutions", "between,graph", *KINDS)}
+        self.assertTrue(bench.is_within(*rows["no_grad"], 0.05), rows)
+
     def test_an_evaluation_that_is_the_peak(self):
         self.check("large_vocabulary", "evaluates", ["half"], 0.05)
 

@@ -2,8 +2,9 @@
 
 Habits of the program as it is: `late`: gradients are freed between forward and backward. `zeroed`: they are set to
 zero. `held`: variables of the loop hold output and loss. `foreach`: the optimizer works on lists. `evaluates`: four
-batches of evaluation at the end. `graph`: the evaluation makes a graph. `summed`: losses of four micro-batches share
-one backward. `varies`: batches have many lengths. Changes that are really made: `zero_grad`, `del`, `one_by_one`,
+batches of evaluation at the end. `between`: after each step, and a variable holds the result. `graph`: the evaluation
+makes a graph. `summed`: losses of four micro-batches share one backward. `varies`: batches have many lengths. Changes
+that are really made: `zero_grad`, `del`, `one_by_one`,
 `fused`, `no_grad`, `backward_sooner`. `checkpoint:PATTERN[:COUNT]`: modules with these paths, with * for numbers; the
 first COUNT. `chunked`: head and loss in 8 chunks of tokens. `half`: half of the evaluation's batch.
 """
@@ -66,6 +67,12 @@ def loss_of_tokens(logits, tokens):
 
 def language(vocabulary=4000, width=64, depth=2):
     return Language(vocabulary, width, depth), lambda: (ids(vocabulary, 4, 32), ids(vocabulary, 4, 32)), loss_of_tokens
+
+
+def convolutions():
+    """Convolutions make scratch memory, and each ReLU keeps one block for backward."""
+    layers = [layer for wide in (3, 16, 16) for layer in (nn.Conv2d(wide, 16, 3, padding=1), nn.ReLU())]
+    return nn.Sequential(*layers), lambda: (rand(4, 3, 24, 24), rand(4, 16, 24, 24)), F.mse_loss
 
 
 class Recommender(nn.Module):
@@ -300,7 +307,8 @@ def by_chance(seed):
 
 MODELS = {"decoder": decoder, "mixed_decoder": decoder, "twins": twins, "pairs": pairs, "wide": wide, "deep": deep,
           "recommender": recommender, "variational": variational, "attention": attention, "transformer": language,
-          "large_vocabulary": lambda: language(20000, 32, 1), "lumps": lumps, "sums": sums, "results": results}
+          "large_vocabulary": lambda: language(20000, 32, 1), "lumps": lumps, "sums": sums, "results": results,
+          "convolutions": convolutions}
 
 
 def make_optimizer(parameters, habits, changes):
@@ -360,6 +368,11 @@ def train(name, habits, changes):
         if "late" in habits:
             optimizer.zero_grad(set_to_none=True)
 
+    def evaluate():
+        with torch.set_grad_enabled("graph" in habits and "no_grad" not in changes):
+            parts = [torch.cat([part] * (2 if "half" in changes else 4)) for part in batches[0]]
+            return forward(name, model, loss_of, parts)
+
     def summed_step():
         losses = []
         for micro in range(4):
@@ -393,9 +406,13 @@ def train(name, habits, changes):
         optimizer.step()
         if "zero_grad" in changes or not {"late", "zeroed"} & set(habits):
             optimizer.zero_grad(set_to_none=True)
+        if "between" in habits:
+            kept = evaluate()
+            kept[0].argmax()
+            if "del" in changes:
+                del kept
     if "evaluates" in habits:
-        with torch.set_grad_enabled("graph" in habits and "no_grad" not in changes):
-            forward(name, model, loss_of, [torch.cat([part] * (2 if "half" in changes else 4)) for part in batches[0]])
+        evaluate()
 
 
 if __name__ == "__main__":

@@ -9,12 +9,19 @@
 #include "model/stack_facts.h"
 
 #define DEPTH_MOST  100 /* nested modules */
+#define LEAST_SAVED 8   /* a graph has at least one of so many bytes that a pass makes */
 #define NUMBER_MOST 512 /* bytes of a block for one number: the smallest block of a CUDA allocator */
 
 /* An allocation outside of backward. */
 struct act {
     uint32_t event, block, end; /* end: the event by which it would be freed without a graph */
-    const char *path;           /* the module's; "": none */
+    uint32_t module;            /* string id of the module's path; 0: none */
+    const char *path;           /* that; "": none */
+};
+
+/* A module's blocks in passes that a backward follows. */
+struct saving {
+    uint32_t made, saved; /* saved: backward frees them */
 };
 
 struct finder {
@@ -24,8 +31,12 @@ struct finder {
     MP_VEC(struct act) acts; /* in forward or outside of all phases, in order */
     const struct mp_stack_facts *facts;
     const struct mp_torch_step **births;
+    struct saving *savings;  /* by module */
+    unsigned char *consumed; /* by turn: a pass whose blocks backward frees */
+    unsigned char *trains;   /* by stack: such a pass's caller */
     struct mp_change evaluation, batches, halves;
     uint64_t most; /* bytes that the graph keeps in one pass of the evaluation */
+    bool trained;  /* some turn is backward */
 };
 
 static uint32_t event_of(const struct finder *f, size_t turn)
@@ -62,7 +73,7 @@ static void find_acts(struct finder *f)
         uint32_t block = f->model->events.subject[event], module = mp_model_module(f->model, block);
         enum mp_phase phase = mp_phase_of_block(f->phases, f->model, block);
         if (phase != MP_PHASE_FORWARD && phase != MP_PHASE_OUTSIDE) continue;
-        const struct act act = {event, block, MP_NONE, module ? mp_model_text(f->model, module) : ""};
+        const struct act act = {event, block, MP_NONE, module, module ? mp_model_text(f->model, module) : ""};
         mp_vec_add(&f->acts, act);
     }
 }
@@ -145,35 +156,117 @@ static size_t find_ends(struct finder *f, size_t first, size_t end, size_t parts
     return last;
 }
 
-/* Judges one call of the network. It made a graph if half of its blocks are freed together after it, between two
- * allocations; a cache of keys and values is less. The graph was useless if no backward ran before that. */
+static bool is_freed_in_backward(const struct finder *f, const struct act *act)
+{
+    uint32_t turn = freed(f, act) == MP_NONE ? MP_NONE : mp_phase_turn_of(f->phases, freed(f, act));
+    return turn != MP_NONE && mp_phase_is_backward(f->phases->turns.at[turn].phase);
+}
+
+static uint32_t caller(const struct finder *f, size_t first)
+{
+    return mp_module_caller(f->model, stack(f, &f->acts.at[first]));
+}
+
+/* Finds passes that a backward follows, and what their modules save for it. Backward also frees a few results of passes
+ * without a graph, such as a teacher's. */
+static void find_consumed(struct finder *f)
+{
+    for (size_t turn = 0; turn < f->phases->turns.count; turn++) {
+        size_t first = act_at(f, event_of(f, turn)), end = act_at(f, event_of(f, turn + 1));
+        uint64_t made = 0, saved = 0;
+        if (f->phases->turns.at[turn].phase != MP_PHASE_FORWARD) continue;
+        for (size_t i = first; i < end; i++) {
+            made += bytes(f, &f->acts.at[i]);
+            saved += is_freed_in_backward(f, &f->acts.at[i]) ? bytes(f, &f->acts.at[i]) : 0;
+        }
+        f->consumed[turn] = saved > 0;
+        if (saved * LEAST_SAVED < made) continue;
+        f->trains[caller(f, first)] = true;
+        for (size_t i = first; i < end; i++) {
+            f->savings[f->acts.at[i].module].made++;
+            f->savings[f->acts.at[i].module].saved += is_freed_in_backward(f, &f->acts.at[i]);
+        }
+    }
+}
+
+/* The share of a module's blocks that backward would need, as far as trainings show. */
+static double share_of(const struct finder *f, const struct act *act)
+{
+    const struct saving *saving = &f->savings[act->module];
+    return saving->made ? (double)saving->saved / saving->made : 1;
+}
+
+/* The time between two allocations in which a pass's block is freed, if the block outlives the pass; SIZE_MAX: it does
+ * not. */
+static size_t gap_of(const struct finder *f, size_t act, uint32_t done)
+{
+    return freed(f, &f->acts.at[act]) > done ? act_at(f, freed(f, &f->acts.at[act])) : SIZE_MAX;
+}
+
+/* Finds the time in which most of a pass's blocks are freed that outlive it. */
+static size_t common_gap(const struct finder *f, size_t first, size_t end, size_t result, uint32_t done)
+{
+    size_t common = SIZE_MAX, votes = 0;
+    for (size_t i = first; i < end; i++) {
+        size_t gap = i == result ? SIZE_MAX : gap_of(f, i, done);
+        if (gap == SIZE_MAX) continue;
+        if (!votes) common = gap;
+        votes += gap == common ? 1 : (size_t)-1;
+    }
+    return common;
+}
+
+/* True if a backward between a pass and the end of its graph may have used the graph, as with retain_graph=True. Other
+ * backwards free the blocks of later passes. The graph of a training's last step may live to the end, too. */
+static bool is_retained(struct finder *f, size_t turn, uint32_t over)
+{
+    unsigned char *trains = &f->trains[caller(f, act_at(f, event_of(f, turn)))];
+    bool ends = over == MP_NONE || f->phases->last_alloc == MP_NONE || over > f->phases->last_alloc;
+    bool follows = false, other = false; /* a backward runs; it has blocks of another pass */
+    if (ends && (*trains || (over == MP_NONE && !f->trained))) return true;
+    while (++turn < f->phases->turns.count && event_of(f, turn) < over) {
+        unsigned phase = f->phases->turns.at[turn].phase;
+        if (phase == MP_PHASE_FORWARD) {
+            other = f->consumed[turn] || (other && !follows);
+            follows = false;
+        }
+        follows |= mp_phase_is_backward(phase);
+        *trains |= follows && !other;
+        if (follows && !other) return true;
+    }
+    return false;
+}
+
+/* Judges one call of the network. It made a graph if half of the blocks that a training would save are freed together
+ * after it, between two allocations; a cache of keys and values is less. The graph was useless if no backward ran
+ * before that, or a backward of another pass. */
 static void look_at_pass(struct finder *f, size_t turn)
 {
     size_t first = act_at(f, event_of(f, turn)), end = act_at(f, event_of(f, turn + 1)), together = 0;
-    uint32_t backward = f->phases->turns.at[turn].backward,
-             before = backward == MP_NONE ? MP_NONE : event_of(f, backward);
-    uint64_t kept = 0;
+    uint64_t kept = 0, made = 0;
     uint32_t over = 0;
-    if (end - first < 3) return;
+    double expected = 0;
+    if (end - first < 3 || f->consumed[turn]) return;
     size_t result = find_ends(f, first, end, 0);
     uint32_t done = f->acts.at[end - 1].event; /* the call's last allocation */
+    size_t gap = common_gap(f, first, end, result, done);
     for (size_t i = first; i < end; i++) {
         const struct act *act = &f->acts.at[i];
-        if (i == result || freed(f, act) <= done || freed(f, act) == MP_NONE) continue;
-        if (before != MP_NONE && freed(f, act) >= before) return;
+        if (i == result) continue;
+        expected += share_of(f, act);
+        made += bytes(f, act);
+        if (gap == SIZE_MAX || gap_of(f, i, done) != gap) continue;
+        together++;
         kept += bytes(f, act);
         if (freed(f, act) > over) over = freed(f, act);
     }
+    if (!kept || (double)together * 2 < expected || kept * LEAST_SAVED < made || is_retained(f, turn, over)) return;
     for (size_t i = first; i < end; i++)
-        together += i != result && freed(f, &f->acts.at[i]) > done && freed(f, &f->acts.at[i]) <= over &&
-                    act_at(f, freed(f, &f->acts.at[i])) == act_at(f, over);
-    if (!together || together * 2 < end - first - (result != SIZE_MAX)) return;
-    for (size_t i = first; i < end; i++)
-        if (i != result && freed(f, &f->acts.at[i]) <= over && f->acts.at[i].end < freed(f, &f->acts.at[i]))
+        if (i != result && gap_of(f, i, done) == gap && f->acts.at[i].end < freed(f, &f->acts.at[i]))
             mp_change_end(&f->evaluation, f->acts.at[i].block, f->acts.at[i].end);
     if (kept <= f->most) return;
     f->most = f->evaluation.bytes = kept;
-    f->evaluation.stack = mp_module_caller(f->model, stack(f, &f->acts.at[first]));
+    f->evaluation.stack = caller(f, first);
 }
 
 /* ---- an evaluation, whose batch can be smaller */
@@ -325,14 +418,17 @@ void mp_graphs_propose(const struct mp_model *model, const struct mp_torch_histo
                        .batches = {.kind = MP_CHANGE_LIFETIME, .pattern = MP_CHANGE_BACKWARD_SOONER},
                        .halves = {.kind = MP_CHANGE_LIFETIME, .pattern = MP_CHANGE_SMALLER_BATCH}};
     size_t from = 0;
-    bool trains = false;
     for (size_t i = 0; i < phases->turns.count; i++)
-        trains |= mp_phase_is_backward(phases->turns.at[i].phase);
+        f.trained |= mp_phase_is_backward(phases->turns.at[i].phase);
+    f.savings = mp_alloc_zeroed(model->strings.count + 1, sizeof *f.savings);
+    f.consumed = mp_alloc_zeroed(phases->turns.count + 1, 1);
+    f.trains = mp_alloc_zeroed(model->stacks.count + 1, 1);
     find_acts(&f);
+    find_consumed(&f);
     for (size_t i = 0; i < phases->turns.count; i++) {
         unsigned phase = phases->turns.at[i].phase;
         if (phase == MP_PHASE_FORWARD) look_at_pass(&f, i);
-        if (phase == MP_PHASE_FORWARD && trains) look_at_evaluation(&f, i);
+        if (phase == MP_PHASE_FORWARD && f.trained) look_at_evaluation(&f, i);
         if (!mp_phase_is_backward(phase)) continue;
         size_t stop = i;
         while (stop < phases->turns.count &&
@@ -347,4 +443,7 @@ void mp_graphs_propose(const struct mp_model *model, const struct mp_torch_histo
     propose(&f.halves, changes);
     mp_vec_free(&f.acts);
     free(f.births);
+    free(f.savings);
+    free(f.consumed);
+    free(f.trains);
 }
