@@ -57,7 +57,7 @@ class Users(harness.TestCase):
                     done = harness.memprof("leaks", "--fail", recording)
                     self.assertEqual(done.returncode, 3, done.stderr)
                     self.assertIn("; or results of one request, which are freed when it ends", done.stdout)
-                    self.assertEqual("replaced by a larger one in every round" in done.stdout, what == "generation")  # keys and values
+                    self.assertEqual("anew, larger, in round after round" in done.stdout, what == "generation")  # keys and values
         self.judge("answers", "--mended")
 
     def test_nothing_is_left_out_beside_a_smaller_leak(self):
