@@ -260,7 +260,8 @@ static bool lives_during_forward(const struct mp_model *model, const struct life
     return false;
 }
 
-/* Blocks made between phases. A block that the next forward uses is its input. A block made after forward that lives
+/* Blocks made between phases. A block that the next forward uses is its input, unless it is of a micro-batch's loss. A
+ * block made after forward that lives
  * until backward belongs to the loss. `aside`: the block is of a thread that takes no turns, so it may be made at any
  * time. */
 static enum mp_category of_outside(const struct mp_model *model, const struct life *life, uint32_t block, bool aside)
@@ -270,7 +271,8 @@ static enum mp_category of_outside(const struct mp_model *model, const struct li
     uint32_t next = turn_beyond(life, before), after = life->turn + 1;
     if (next != MP_NONE && lives_at(life, next) && is_passing(life)) {
         unsigned phase = turn_at(life, next)->phase;
-        if (phase == MP_PHASE_FORWARD) return MP_CATEGORY_INPUT;
+        bool of_loss = mp_stack_facts(model)->of_stack[model->blocks.stack[block]] & MP_FACT_CLASS_LOSS;
+        if (phase == MP_PHASE_FORWARD) return of_loss ? MP_CATEGORY_ACTIVATIONS : MP_CATEGORY_INPUT;
         if (phase == MP_PHASE_BACKWARD || phase == MP_PHASE_RECOMPUTE) return MP_CATEGORY_ACTIVATIONS;
     }
     if (aside && is_passing(life) && lives_during_forward(model, life, block)) return MP_CATEGORY_INPUT;

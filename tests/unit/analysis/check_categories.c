@@ -357,6 +357,31 @@ START_TEST(usual_labels_are_not_for_temporaries)
     finish(&training);
 }
 
+START_TEST(a_loss_that_waits_for_the_next_batches_is_no_input)
+{
+    struct training training;
+    struct world *world = &training.world;
+    start(&training, 6);
+    uint32_t loss = world_path(world, MAIN " " TORCH "nn/functional.py:cross_entropy:3100", W_TORCH);
+    for (int step = 0; step < 6; step++) {
+        uint32_t blocks[9];
+        for (int i = 0; i < 9; i += 3) {
+            blocks[i] = make(&training, training.load, MP_CATEGORY_INPUT);
+            blocks[i + 1] = make(&training, training.keep, MP_CATEGORY_ACTIVATIONS);
+            blocks[i + 2] = make(&training, loss, MP_CATEGORY_ACTIVATIONS);
+        }
+        pass(&training, training.engine);
+        for (int i = 0; i < 9; i++)
+            world_release(world, blocks[i]);
+    }
+    struct mp_model *model = world_build(world);
+    for (uint32_t i = 0; i < model->blocks.count - 10; i++)
+        if (world->blocks.at[i].stack == loss)
+            ck_assert_uint_eq(category(model, NULL, i, (uint32_t)model->events.count), MP_CATEGORY_ACTIVATIONS);
+    mp_model_free(model);
+    finish(&training);
+}
+
 START_TEST(rules_of_the_user_come_first)
 {
     static const char text[] =
@@ -544,6 +569,6 @@ START_TEST(constructors_make_more_than_parameters)
 
 MP_SUITE("categories", constructors_make_more_than_parameters, training_is_seen_through,
          a_pool_infers_where_most_of_its_turns_do, one_thread_does_not, what_the_program_says_counts,
-         usual_labels_are_not_for_temporaries, rules_of_the_user_come_first, programs_without_pytorch_have_none,
-         wrong_rules_name_their_line, rules_find_what_regexec_finds, stacks_show_what_their_frames_show,
-         functions_of_pytorch_say_what_they_run)
+         usual_labels_are_not_for_temporaries, a_loss_that_waits_for_the_next_batches_is_no_input,
+         rules_of_the_user_come_first, programs_without_pytorch_have_none, wrong_rules_name_their_line,
+         rules_find_what_regexec_finds, stacks_show_what_their_frames_show, functions_of_pytorch_say_what_they_run)
