@@ -380,10 +380,17 @@ class Look:
                 break
             tensor = self._order[block.place]
             with contextlib.suppress(RuntimeError, NotImplementedError, AttributeError):
-                if id(tensor) in self._tensors and not self.base.requires_grad.__get__(tensor):
-                    found[address] = (self._bytes_of_array(block.place) or used[address],
-                                      self._storage_in(tensor).nbytes())
+                if id(tensor) not in self._tensors or self.base.requires_grad.__get__(tensor):
+                    continue
+                # From PyTorch 2 on, a storage that Python has seen is not freed where the interpreter ends, so only
+                # those of views are looked at.
+                array = self._bytes_of_array(block.place)
+                if array or self._is_view(tensor):
+                    found[address] = (array or used[address], self._storage_in(tensor).nbytes())
         return found
+
+    def _is_view(self, tensor):
+        return self.base._base.__get__(tensor) is not None or self.base.storage_offset(tensor) > 0
 
     def _bytes_of_array(self, place):
         """The address of the array that owns the tensor's memory, following bases; 0: none."""

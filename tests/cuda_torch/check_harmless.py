@@ -59,6 +59,16 @@ for _ in range(2):  # the second one makes its buckets again, by a collective
     run(torch.ones(4, 16, device="cuda")).sum().backward()
 dist.destroy_process_group()
 """
+# A cycle that only the interpreter's end frees.
+CYCLE = """
+import torch
+class Model:
+    pass
+def main():
+    model = Model()
+    model.itself, model.kept = model, [torch.ones(1000) for _ in range(50)]
+main()
+"""
 
 
 class Harmless(bed.TestCase):
@@ -74,6 +84,12 @@ class Harmless(bed.TestCase):
         alone = self.ends(PROGRAMS[name])
         recorded = self.ends(PROGRAMS[name], harness.MEMPROF, "snapshot", "--holders", "--force", "-o", "run.mp", "--")
         self.assertEqual(recorded, alone)
+
+    def test_a_look_keeps_nothing_alive(self):
+        self.assertEqual(self.ends(CYCLE, harness.MEMPROF, "snapshot", "--holders", "--force", "-o", "run.mp", "--")[0], 0)
+        self.assertTrue(harness.answer("holders", self.folder / "run.mp")["looked"])
+        track = self.track(self.folder / "run.mp", "cpu/torch")
+        self.assertEqual((track["allocs"] > 49, track["end_bytes"]), (True, 0))
 
     def test_planned(self):
         alone = self.ends(COMPILED)
