@@ -24,6 +24,23 @@ for step in range(4):
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
 """
+KEEPS_FEATURES = """
+import torch
+from torch import nn
+body, head = nn.Sequential(nn.Linear(32, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU()), nn.Linear(256, 500)
+optimizer, kept = torch.optim.SGD([*body.parameters(), *head.parameters()], 0.1), []
+def network(rows):
+    features = body(rows)
+    return features, head(features)
+for epoch in range(4):
+    for step in range(4):
+        optimizer.zero_grad()
+        network(torch.randn(64, 32))[1].square().mean().backward()
+        optimizer.step()
+    with torch.no_grad():
+        for batch in range(3):
+            kept.append(network(torch.randn(64, 32)))
+"""
 
 
 @harness.unittest.skipUnless(bench.PYTHON, "no Python here has torch")
@@ -78,6 +95,13 @@ class Lifetimes(harness.TestCase):
         """Of another pass. The library's scratch memory is no graph."""
         rows = {row[0]: row[1:3] for row in bench.compare(self.folder, "convolutions", "between,graph", *KINDS)}
         self.assertTrue(bench.is_within(*rows["no_grad"], 0.05), rows)
+
+    def test_features_that_an_evaluation_keeps_are_no_graph(self):
+        program, path = self.folder / "program.py", self.folder / "run.mp"
+        program.write_text(KEEPS_FEATURES)
+        harness.record_whole(path, (bench.PYTHON, program))
+        changes = harness.answer("advise", path, *KINDS)["changes"]
+        self.assertNotIn("no_grad", [change["pattern"] for change in changes])
 
     def test_an_evaluation_that_is_the_peak(self):
         self.check("large_vocabulary", "evaluates", ["half"], 0.05)

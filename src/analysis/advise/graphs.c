@@ -260,7 +260,8 @@ static void look_at_pass(struct finder *f, size_t turn)
         kept += bytes(f, act);
         if (freed(f, act) > over) over = freed(f, act);
     }
-    if (!kept || (double)together * 2 < expected || kept * LEAST_SAVED < made || is_retained(f, turn, over)) return;
+    if (together < 2 || (double)together * 2 <= expected || kept * LEAST_SAVED < made || is_retained(f, turn, over))
+        return;
     for (size_t i = first; i < end; i++)
         if (i != result && gap_of(f, i, done) == gap && f->acts.at[i].end < freed(f, &f->acts.at[i]))
             mp_change_end(&f->evaluation, f->acts.at[i].block, f->acts.at[i].end);
