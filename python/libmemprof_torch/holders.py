@@ -96,7 +96,6 @@ class Look:
     def __init__(self, torch, wanted=None, budget_ns=BUDGET_NS, saved=None, objects_most=OBJECTS_MOST):
         self.torch = torch
         self.base = getattr(torch._C, "TensorBase", None) or torch._C._TensorBase
-        self._storage_in = getattr(self.base, "untyped_storage", None) or self.base._storage  # before torch 2
         self._storage_of = getattr(torch._C, "_data_address", None)  # leaves copy-on-write as it is
         self._wanted = set(wanted) if wanted is not None else None
         self._saved = saved  # SavedHooks
@@ -376,21 +375,38 @@ class Look:
             with contextlib.suppress(RuntimeError, NotImplementedError, AttributeError):
                 used[self._tensors[id(tensor)]] += self.base.numel(tensor) * self.base.element_size(tensor)
         for address, block in self.blocks.items():
-            if len(found) % CLOCK_EVERY == 0 and self.out_of_time():
+            if self.out_of_time():
                 break
             tensor = self._order[block.place]
             with contextlib.suppress(RuntimeError, NotImplementedError, AttributeError):
                 if id(tensor) not in self._tensors or self.base.requires_grad.__get__(tensor):
                     continue
-                # From PyTorch 2 on, a storage that Python has seen is not freed where the interpreter ends, so only
-                # those of views are looked at.
-                array = self._bytes_of_array(block.place)
-                if array or self._is_view(tensor):
-                    found[address] = (array or used[address], self._storage_in(tensor).nbytes())
+                found[address] = (self._bytes_of_array(block.place) or used[address], self._bytes_of_storage(tensor))
         return found
 
-    def _is_view(self, tensor):
-        return self.base._base.__get__(tensor) is not None or self.base.storage_offset(tensor) > 0
+    def _bytes_of_storage(self, tensor):
+        if not hasattr(self.base, "untyped_storage"):
+            return self.base._storage(tensor).nbytes()
+        # From PyTorch 2 on, a storage that Python has seen is not freed where the interpreter ends. PyTorch makes each
+        # view that fits into the storage, so views find its size.
+        fits, size = self.base.numel(tensor), self.base.element_size(tensor)
+        beyond = fits + 1
+        while self._has_room(tensor, beyond):
+            fits, beyond = beyond, 2 * beyond
+        while beyond - fits > 1:
+            middle = (fits + beyond) // 2
+            fits, beyond = (middle, beyond) if self._has_room(tensor, middle) else (fits, middle)
+        return fits * size
+
+    def _has_room(self, tensor, elements):
+        guard = self.torch._C._DisableTorchDispatch()  # until it is dropped
+        try:
+            self.base.as_strided(tensor, (elements,), (1,), 0)
+            return True
+        except RuntimeError:
+            return False
+        finally:
+            del guard
 
     def _bytes_of_array(self, place):
         """The address of the array that owns the tensor's memory, following bases; 0: none."""
