@@ -36,7 +36,7 @@ def start(torch, after_import=lambda name, then: None):
     _begin(api, "region_push", "record_function", lambda: regions.start(api, torch, steps, own))
     _begin(api, "region_push", "phases of frameworks", lambda: regions.follow_frameworks(api, after_import))
     _begin(api, "torch_step", "compiled steps", lambda: compiled.start(torch, steps, after_import))
-    _begin(api, "mark", "ranks of process groups", lambda: regions.follow_ranks(api, after_import))
+    _begin(api, "mark", "ranks of process groups", lambda: regions.follow_ranks(api, torch, after_import))
     _begin(api, "mark", "facts of servers", lambda: servers.start(api, torch, after_import))
     _begin(api, "holder_due", "what holds tensors", lambda: holders_looks.start(api, torch))
     _begin(api, "shim", "Dynamo",

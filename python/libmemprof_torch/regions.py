@@ -49,7 +49,7 @@ def follow_frameworks(api, after_import):
             after_import(name, lambda module, name=name: follow(name, module))
 
 
-def follow_ranks(api, after_import):
+def follow_ranks(api, torch, after_import):
     """Marks the rank in the default process group, which workers of torch.multiprocessing.spawn know as an argument
     alone (src/base/member.h reads it)."""
     mark, name = api["mark"], "_update_default_pg"  # called by that name wherever the group changes
@@ -64,8 +64,9 @@ def follow_ranks(api, after_import):
             return updated
         return update_default_pg
 
-    after_import("torch.distributed.distributed_c10d",
-                 lambda module: replace(module, name, make) if name in vars(module) else None)
+    if hasattr(torch, "distributed"):  # otherwise a finder would wait for ever
+        after_import("torch.distributed.distributed_c10d",
+                     lambda module: replace(module, name, make) if name in vars(module) else None)
 
 
 def start(api, torch, optimizers, history):

@@ -8,6 +8,7 @@ import types
 
 def make():
     torch = types.ModuleType("torch")
+    torch.distributed = types.ModuleType("torch.distributed")
     torch.__version__ = "9.9"
     torch._C = types.SimpleNamespace()
     torch.mode = None  # of __torch_function__
