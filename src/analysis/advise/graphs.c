@@ -174,7 +174,7 @@ static void find_consumed(struct finder *f)
     for (size_t turn = 0; turn < f->phases->turns.count; turn++) {
         size_t first = act_at(f, event_of(f, turn)), end = act_at(f, event_of(f, turn + 1));
         uint64_t made = 0, saved = 0;
-        if (f->phases->turns.at[turn].phase != MP_PHASE_FORWARD) continue;
+        if (f->phases->turns.at[turn].phase != MP_PHASE_FORWARD || first == end) continue;
         for (size_t i = first; i < end; i++) {
             made += bytes(f, &f->acts.at[i]);
             saved += is_freed_in_backward(f, &f->acts.at[i]) ? bytes(f, &f->acts.at[i]) : 0;
@@ -224,7 +224,7 @@ static bool is_retained(struct finder *f, size_t turn, uint32_t over)
     bool ends = over == MP_NONE || f->phases->last_alloc == MP_NONE || over > f->phases->last_alloc;
     bool follows = false, other = false; /* a backward runs; it has blocks of another pass */
     if (ends && (*trains || (over == MP_NONE && !f->trained))) return true;
-    while (++turn < f->phases->turns.count && event_of(f, turn) < over) {
+    while (f->trained && ++turn < f->phases->turns.count && event_of(f, turn) < over) {
         unsigned phase = f->phases->turns.at[turn].phase;
         if (phase == MP_PHASE_FORWARD) {
             other = f->consumed[turn] || (other && !follows);
