@@ -18,7 +18,7 @@ int mp_output_recording_check(const struct mp_invocation *invocation)
         return mp_refuse("%s writes a new file: name it with -o, for instance -o snap.mp", invocation->command->name);
     if (stat(output, &facts)) return MP_EXIT_DONE;
     if (!S_ISDIR(facts.st_mode) && mp_given(invocation, MP_OPT_FORCE)) return MP_EXIT_DONE;
-    return mp_give_up("%s already exists; choose another name%s", output,
+    return mp_give_up("%s is already there; choose another name%s", output,
                       S_ISDIR(facts.st_mode) ? ": it is a folder" : " or add --force");
 }
 

@@ -126,7 +126,7 @@ class Live(harness.TestCase):
         program.tell("run 30")
         self.assertEqual(program.leaks(pid=program.memprof.pid)["steps"]["count"], 30)
         for pid, says in ((1, "not being recorded"), (os.getpid(), "not being recorded"), (2 ** 22 + 1, "no process"),
-                          ("x", "wanted"), (-1, "wanted")):
+                          ("x", "give the number"), (-1, "give the number")):
             result = harness.memprof("leaks", f"--pid={pid}")
             self.assertIn(result.returncode, (1, 2))
             self.assertIn(says, result.stderr)

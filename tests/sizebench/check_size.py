@@ -176,7 +176,7 @@ class Programs(harness.TestCase):
             harness.memprof("snapshot", "-o", paths[batch], "--", PYTHON, MODELS, "mlp", "--batch", batch)
         names = [f"{batch}={path}" for batch, path in paths.items()]
         two, three = (size("--capacity", "1GiB", *names[:count]).stdout for count in (2, 3))
-        about = re.search(r": at least 8 \(largest probe\), about (\d+), not provable: that takes recordings of three batches", two).group(1)
+        about = re.search(r": at least 8 \(largest probe\), about (\d+), not proven: a proof needs recordings of three batches", two).group(1)
         self.assertIn(f": {about}\n", three)
         self.assertNotIn("Exact", two)
         self.assertIn("Exact", three)
