@@ -224,6 +224,19 @@ class Settings(unittest.TestCase):
             compared += 1
         self.assertGreater(compared, 7)
 
+    def test_the_report_has_them_too(self):
+        told = 0
+        for seed in range(8):
+            with tempfile.TemporaryDirectory() as folder:
+                measure(seed, folder)
+                path = pathlib.Path(folder) / "made.pickle"
+                said = ask("report", path)["advice"]
+                texts = [advice["text"] for advice in said if not advice["text"].endswith("(replayed)")]
+                wanted = [change["text"] for change in advise(path)["changes"][:3]]
+                self.assertEqual(texts, wanted, seed)
+                told += any("PYTORCH_CUDA_ALLOC_CONF" in text for text in texts)
+        self.assertGreater(told, 2)
+
     def test_promised_keys_and_a_capacity(self):
         with tempfile.TemporaryDirectory() as folder:
             program, now, found, truth, _ = measure(33, folder)

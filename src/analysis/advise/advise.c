@@ -14,8 +14,9 @@
 #include "model/steps_infer.h"
 #include "model/track.h"
 
-#define WORTH      100 /* a change must save at least 1/WORTH of the peak */
-#define WORTH_TIME 50  /* the same for a change that costs time */
+#define WORTH      100    /* a change must save at least 1/WORTH of the peak */
+#define QUICK      100000 /* events of a recording whose settings are searched without being asked for */
+#define WORTH_TIME 50     /* the same for a change that costs time */
 
 struct adviser {
     const struct mp_model *model;
@@ -52,6 +53,11 @@ enum mp_change_kind mp_change_kind_named(const char *name)
     while (kind < MP_CHANGE_KINDS && strcmp(kinds[kind], name))
         kind++;
     return (enum mp_change_kind)kind;
+}
+
+unsigned mp_advise_quick_kinds(const struct mp_model *model)
+{
+    return model->events.count <= QUICK ? ~0u : ~(1u << MP_CHANGE_ALLOCATOR);
 }
 
 static bool is_wanted(const struct adviser *a, enum mp_change_kind kind)

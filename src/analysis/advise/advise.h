@@ -35,6 +35,8 @@ struct mp_advise {
     struct mp_advise_fit fit;
 };
 
+/* The kinds that take a reader a few seconds at most: a search for settings replays a recording dozens of times. */
+unsigned mp_advise_quick_kinds(const struct mp_model *model);
 /* MP_UNSUPPORTED: the recording cannot be replayed. */
 enum mp_status mp_advise_find(const struct mp_model *model, const struct mp_advise_query *query,
                               struct mp_advise *advise, struct mp_error *error);

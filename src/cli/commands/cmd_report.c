@@ -29,7 +29,7 @@ static int write_story(struct mp_query *query, const struct mp_leaks *leaks)
         if (!sampled && mp_frag_find(query->model, &holes, &frag, &error)) status = mp_message_error(&error);
         story.frag = sampled ? NULL : &frag;
         bool whole = query->view.window.whole && !query->filter && !sampled; /* replays need the whole recording */
-        const struct mp_advise_query changes = {.track = query->track, .kinds = ~(1u << MP_CHANGE_ALLOCATOR)};
+        const struct mp_advise_query changes = {.track = query->track, .kinds = mp_advise_quick_kinds(query->model)};
         if (!status && whole && mp_advise_find(query->model, &changes, &advise, &error))
             status = mp_message_error(&error);
         story.advise = whole ? &advise : NULL;

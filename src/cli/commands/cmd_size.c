@@ -315,7 +315,7 @@ static int advise_and_write(struct sizing *sizing, const struct mp_size_answer *
 {
     struct mp_error error;
     struct mp_advise advise;
-    const struct mp_advise_query changes = {.track = answer->track, .kinds = ~(1u << MP_CHANGE_ALLOCATOR)};
+    const struct mp_advise_query changes = {.track = answer->track, .kinds = mp_advise_quick_kinds(answer->model)};
     if (!mp_given(sizing->invocation, MP_OPT_ADVISE)) return write_answer(sizing, answer, NULL);
     if (mp_advise_find(answer->model, &changes, &advise, &error)) return mp_message_error(&error);
     int status = write_answer(sizing, answer, &advise);

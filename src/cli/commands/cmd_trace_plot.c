@@ -4,9 +4,8 @@
 #include "output/page/job_page.h"
 #include "output/page/page.h"
 
-#define CHANGES         12      /* best changes that the page draws */
-#define EVENTS          4000000 /* with more events, replays would make the page wait too long */
-#define SETTINGS_EVENTS 100000  /* the same for a search of the allocator's settings, which takes dozens of replays */
+#define CHANGES 12      /* best changes that the page draws */
+#define EVENTS  4000000 /* with more events, replays would make the page wait too long */
 
 struct page {
     const struct mp_query *query;
@@ -38,9 +37,7 @@ static bool find_advice(const struct mp_query *query, struct mp_advise *advise)
     uint16_t track = query->track == MP_TRACK_NONE ? mp_track_default(model) : query->track;
     if (!query->view.window.whole || query->filter) return false; /* replays need the whole recording */
     if (track == MP_TRACK_NONE || mp_model_sample_of(model, track) || model->events.count > EVENTS) return false;
-    bool search = model->events.count <= SETTINGS_EVENTS;
-    const struct mp_advise_query ask = {
-        .track = track, .kinds = search ? ~0u : ~(1u << MP_CHANGE_ALLOCATOR), .curves = CHANGES};
+    const struct mp_advise_query ask = {.track = track, .kinds = mp_advise_quick_kinds(model), .curves = CHANGES};
     return !mp_advise_find(model, &ask, advise, &error);
 }
 

@@ -24,6 +24,15 @@ static void put_advice_json(struct mp_json *json, const char *text, uint64_t sav
     mp_json_end_object(json);
 }
 
+/* True if the fragmentation report has advice that the changes do not give themselves. */
+static bool has_frag_advice(const struct mp_story *story, struct mp_advice *advice)
+{
+    if (!story->frag || !mp_frag_advice(story->frag, advice)) return false;
+    for (size_t i = 0; story->advise && i < story->advise->changes.count; i++)
+        if (story->advise->changes.at[i].pattern == MP_CHANGE_SETTINGS) return advice->saved == MP_BYTES_UNKNOWN;
+    return true;
+}
+
 static void advice_json(struct mp_json *json, const struct mp_model *model, const struct mp_story *story)
 {
     struct mp_advice advice;
@@ -35,8 +44,7 @@ static void advice_json(struct mp_json *json, const struct mp_model *model, cons
         put_advice_json(json, mp_previous_advice(), story->peak->previous.bytes, (const char *)sentence.data);
         mp_buffer_free(&sentence);
     }
-    if (story->frag && mp_frag_advice(story->frag, &advice))
-        put_advice_json(json, advice.text, advice.saved, advice.evidence);
+    if (has_frag_advice(story, &advice)) put_advice_json(json, advice.text, advice.saved, advice.evidence);
     if (story->advise) mp_advise_best_json(json, model, story->advise, BEST_CHANGES);
     mp_json_end_array(json);
 }
@@ -289,7 +297,7 @@ static void put_advice(struct mp_text *text, const struct mp_model *model, const
                        const struct mp_view *view)
 {
     struct mp_advice advice;
-    bool settings = story->frag && mp_frag_advice(story->frag, &advice);
+    bool settings = has_frag_advice(story, &advice);
     bool changes = story->advise && story->advise->changes.count;
     if (!settings && !changes) return;
     mp_heading(text, "ADVICE");

@@ -134,7 +134,7 @@ struct mp_story {
     const struct mp_leaks *leaks;
     const struct mp_step_report *steps;
     const struct mp_frag *frag;
-    const struct mp_advise *advise; /* without settings of the allocator, which `frag` has */
+    const struct mp_advise *advise;
 };
 void mp_report_json(struct mp_json *json, const struct mp_model *model, const struct mp_story *story,
                     const struct mp_view *view);
