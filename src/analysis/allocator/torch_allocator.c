@@ -147,7 +147,7 @@ static uint32_t find_memory(struct mp_torch_allocator *a, uint32_t pool, uint64_
 {
     if (collects_garbage(a)) mp_torch_collect_garbage(a);
     uint32_t block = mp_torch_get_memory(a, bytes, stream, pool);
-    for (uint32_t i = 1; block == NONE && !pool && i < a->pools.count; i++)
+    for (uint32_t i = 1; block == NONE && !pool && i < a->pools_on_oom; i++)
         if (a->pools.at[i].use_on_oom) block = search(a, i, bytes, stream, false);
     if (block == NONE && mp_torch_release_available(a, bytes, stream, pool))
         block = mp_torch_get_memory(a, bytes, stream, pool);

@@ -112,6 +112,7 @@ struct mp_torch_allocator {
     MP_VEC(struct segment) segments;
     uint32_t unused_segment;
     MP_VEC(struct pool) pools;
+    uint32_t pools_on_oom;           /* no pool from this number on has use_on_oom */
     MP_VEC(struct context) contexts; /* begun, not ended */
     MP_VEC(uint32_t) freeable;       /* pools in the order of their last release */
     MP_VEC(struct use) uses;

@@ -22,6 +22,7 @@ void mp_torch_pool_set(struct mp_torch_allocator *a, uint32_t pool, unsigned way
     mp_torch_pool_need(a, pool);
     a->pools.at[pool].use_on_oom = ways & MP_TORCH_USE_ON_OOM;
     a->pools.at[pool].no_split = ways & MP_TORCH_NO_SPLIT;
+    if (ways & MP_TORCH_USE_ON_OOM && a->pools_on_oom <= pool) a->pools_on_oom = pool + 1;
 }
 
 void mp_torch_pool_begin(struct mp_torch_allocator *a, uint32_t pool, uint64_t stream)

@@ -14,6 +14,7 @@ static void copy_side(struct side *to, const struct side *from)
 
 static void copy_pools(struct mp_torch_allocator *to, const struct mp_torch_allocator *from)
 {
+    to->pools_on_oom = from->pools_on_oom;
     for (size_t i = 0; i < from->pools.count; i++) {
         const struct pool *pool = &from->pools.at[i];
         mp_vec_grow_to(&to->pools, i + 1);

@@ -103,9 +103,7 @@ static uint32_t pool_for(uint64_t stream)
 /* MemPool(no_split=..., use_on_oom=...) */
 static void pool_options(uint32_t pool, bool no_split, bool use_on_oom)
 {
-    mp_torch_pool_need(allocator, pool);
-    allocator->pools.at[pool].no_split = no_split;
-    allocator->pools.at[pool].use_on_oom = use_on_oom;
+    mp_torch_pool_set(allocator, pool, (no_split ? MP_TORCH_NO_SPLIT : 0) | (use_on_oom ? MP_TORCH_USE_ON_OOM : 0));
 }
 
 static void call(const char *word, const char *rest)
