@@ -55,7 +55,7 @@ class Edge:
 # ---- modules
 
 def modules():
-    """(name, module, its dictionary, tier): 0 the program's own, 1 other packages, 2 Python's and torch's."""
+    """(name, module, its dictionary, tier). Tier 0 is the program's own, 1 other packages, 2 Python's and torch's."""
     found = []
     for name, module in list(dict.items(sys.modules)):
         if type(name) is str and types.ModuleType in mro_of(type(module)):

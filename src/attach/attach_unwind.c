@@ -103,9 +103,9 @@ static bool read_row(struct mp_attach_module *module, uint64_t address, uint64_t
     return known;
 }
 
-/* Finds the returning instruction of code without a frame. Such code begins with a return, or ends with one before the
- * padding of the next label. At a function's start, it may have none. Instructions are not decoded, so a second byte
- * with the value of a return makes the result unknown: -1. */
+/* Finds the returning instruction of code without a frame. Its first instruction is a return, or its last one is,
+ * before the padding of the next label. At a function's start, it may have none. Instructions are not decoded, so a
+ * second byte with the value of a return makes the result unknown: -1. */
 static int find_return(const unsigned char *code, size_t bytes, bool is_start, uint64_t *at)
 {
     enum { RET = 0xc3, REP = 0xf3 };

@@ -36,7 +36,8 @@ enum mp_status mp_suppressions_parse(const char *text, const char *path, struct 
     return MP_OK;
 }
 
-/* The first match of the text before a `*` is as good as any later one. So only the last `*` is tried again. */
+/* The first match of the text before a `*` is as good as any later one. The search goes back to the last `*`
+ * alone. */
 static bool matches(const char *pattern, const char *name)
 {
     if (!name) return false;
