@@ -41,6 +41,22 @@ for epoch in range(4):
         for batch in range(3):
             kept.append(network(torch.randn(64, 32)))
 """
+KEEPS_GRAPHS = """
+import torch
+from torch import nn
+model = nn.Sequential(*[layer for _ in range(8) for layer in (nn.Linear(256, 256), nn.LayerNorm(256), nn.Tanh())])
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for step in range(4):
+    model(torch.randn(64, 256)).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+def evaluate():
+    logits = []
+    for batch in range(12):
+        logits.append(model(torch.randn(64, 256)))
+    return logits
+result = evaluate()
+"""
 
 
 @harness.unittest.skipUnless(bench.PYTHON, "no Python here has torch")
@@ -95,6 +111,15 @@ class Lifetimes(harness.TestCase):
         """Of another pass. The library's scratch memory is no graph."""
         rows = {row[0]: row[1:3] for row in bench.compare(self.folder, "convolutions", "between,graph", *KINDS)}
         self.assertTrue(bench.is_within(*rows["no_grad"], 0.05), rows)
+
+    def test_graphs_that_live_to_the_end(self):
+        """One cause, one row: the graphs, not the leak of each line that they hold."""
+        program, path = self.folder / "program.py", self.folder / "run.mp"
+        program.write_text(KEEPS_GRAPHS)
+        harness.record_whole(path, (bench.PYTHON, program), "--holders")
+        change, *others = harness.answer("advise", path, "--kind", "lifetime")["changes"]
+        self.assertEqual((change["pattern"], others), ("no_grad", []))
+        self.assertIn("keeps the graphs of 12 forwards", change["text"])
 
     def test_features_that_an_evaluation_keeps_are_no_graph(self):
         program, path = self.folder / "program.py", self.folder / "run.mp"

@@ -17,6 +17,7 @@
 #define WORTH      100    /* a change must save at least 1/WORTH of the peak */
 #define QUICK      100000 /* events of a recording whose settings are searched without being asked for */
 #define WORTH_TIME 50     /* the same for a change that costs time */
+#define COVERED    10     /* of a leak's blocks, fewer than 1/COVERED lack in a change that frees the others */
 
 struct adviser {
     const struct mp_model *model;
@@ -236,7 +237,8 @@ static void propose_one_stream(const struct adviser *a, struct mp_changes *propo
     mp_map_free(&sums[1]);
 }
 
-/* Makes the change for a cause of a leak. The first finding of a cause has the sums of all its findings. */
+/* Makes the change for a cause of a leak. The first finding of a cause has the sums of all its findings. All findings
+ * without a known holder share one change: there is one thing to say of them. */
 static struct mp_change leak_change(const struct mp_leaks *leaks, const struct mp_leak_finding *first)
 {
     const struct mp_holders_site *held = first->held;
@@ -253,18 +255,25 @@ static struct mp_change leak_change(const struct mp_leaks *leaks, const struct m
 /* By stack: 1 + the index of the change for the stack's leak; 0: the stack leaks nothing. */
 static uint32_t *find_leaking(const struct adviser *a, const struct mp_leaks *leaks, struct mp_changes *changes)
 {
-    uint32_t *leaking = mp_alloc_zeroed(a->model->stacks.count + 1, sizeof *leaking);
-    bool is_taken = false;
+    uint32_t *leaking = mp_alloc_zeroed(a->model->stacks.count + 1, sizeof *leaking), number = 0, unheld = 0;
     for (size_t i = 0; i < leaks->findings.count; i++) {
         const struct mp_leak_finding *finding = &leaks->findings.at[i];
-        bool keeps = mp_leak_is_leak(finding) || finding->class == MP_LEAK_RETAINED_ONCE;
         if (finding->sum.sites) { /* the first finding of a cause */
-            is_taken = keeps && finding->stack && finding->track == a->query->track;
-            if (is_taken) mp_vec_add(changes, leak_change(leaks, finding));
+            struct mp_change change = leak_change(leaks, finding);
+            bool keeps = mp_leak_is_leak(finding) ||
+                         (finding->class == MP_LEAK_RETAINED_ONCE && (change.variable || change.advice));
+            bool is_taken = keeps && finding->stack && finding->track == a->query->track;
+            bool is_again = is_taken && !change.variable && unheld;
+            number = !is_taken ? 0 : is_again ? unheld : (uint32_t)changes->count + 1;
+            if (is_taken && !change.variable) unheld = number;
+            if (is_taken && !is_again)
+                mp_vec_add(changes, change);
+            else
+                free(change.variable);
         }
-        for (size_t k = 0; is_taken && k <= finding->stack_count; k++) {
+        for (size_t k = 0; number && k <= finding->stack_count; k++) {
             uint32_t stack = k ? leaks->stacks.at[finding->first_stack + k - 1] : finding->stack;
-            if (!leaking[stack]) leaking[stack] = (uint32_t)changes->count;
+            if (!leaking[stack]) leaking[stack] = number;
         }
     }
     leaking[0] = 0;
@@ -316,7 +325,31 @@ static enum mp_status propose_leaks(const struct adviser *a, struct mp_changes *
     return MP_OK;
 }
 
-/* Puts leaks first. If leaks are most of the peak, drops the other changes: their peaks would include the leak. */
+/* Drops leaks whose blocks a change of no_grad frees, too: it removes the cause, the graph. */
+static void drop_graphs(struct mp_advise *advise, size_t blocks)
+{
+    unsigned char *freed = mp_alloc_zeroed(blocks + 1, 1);
+    size_t kept = 0;
+    for (size_t i = 0; i < advise->changes.count; i++)
+        for (size_t k = 0;
+             advise->changes.at[i].pattern == MP_CHANGE_NO_GRAD && k < advise->changes.at[i].edits.ends.count; k++)
+            freed[advise->changes.at[i].edits.ends.at[k].block] = 1;
+    for (size_t i = 0; i < advise->changes.count; i++) {
+        struct mp_change *change = &advise->changes.at[i];
+        size_t others = 0;
+        mp_vec_each (const struct mp_edit_end, end, &change->edits.ends)
+            others += !freed[end->block];
+        if (change->pattern == MP_CHANGE_LEAK && others * COVERED < change->edits.ends.count)
+            free_change(change);
+        else
+            advise->changes.at[kept++] = *change;
+    }
+    advise->changes.count = kept;
+    free(freed);
+}
+
+/* Puts leaks first. If leaks are most of the peak, drops the other changes: their peaks would include the leak. A graph
+ * without a backward stays: it may be the leak. */
 static void put_leaks_first(struct mp_advise *advise)
 {
     uint64_t leaked = 0;
@@ -325,7 +358,9 @@ static void put_leaks_first(struct mp_advise *advise)
         if (advise->changes.at[i].pattern == MP_CHANGE_LEAK) leaked += advise->changes.at[i].saved;
     for (size_t i = 0; i < advise->changes.count; i++) {
         struct mp_change *change = &advise->changes.at[i];
-        if (leaked > advise->peak / 2 && change->pattern != MP_CHANGE_LEAK && change->kind != MP_CHANGE_ALLOCATOR)
+        bool stays = change->pattern == MP_CHANGE_LEAK || change->pattern == MP_CHANGE_NO_GRAD ||
+                     change->kind == MP_CHANGE_ALLOCATOR;
+        if (leaked > advise->peak / 2 && !stays)
             free_change(change);
         else
             advise->changes.at[kept++] = *change;
@@ -591,6 +626,7 @@ enum mp_status mp_advise_find(const struct mp_model *model, const struct mp_advi
     enum mp_status status = propose_leaks(&a, &proposed, error);
     prove(&a, &proposed);
     add_checkpoints(&a);
+    drop_graphs(advise, model->blocks.count);
     put_leaks_first(advise);
     sort_changes(advise);
     find_fit(&a);

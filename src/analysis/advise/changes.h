@@ -48,12 +48,13 @@ struct mp_change {
     struct mp_edits edits;
     uint32_t stack;             /* stack of the affected blocks; 0: several, or not known */
     char *module;               /* path of the module, with * for numbers; NULL: none */
-    char *variable;             /* the variable with its function; for a leak the holder. NULL */
+    char *variable;             /* the variable with its function; for a leak or a graph the holder. NULL */
     const char *advice;         /* for a leak: how to stop it */
     bool before_backward;       /* for an idle variable: backward does not need its block */
     size_t modules, modules_of; /* number of changed modules of the path (the first ones); number of all its modules */
     size_t blocks;              /* number of blocks that would be freed sooner */
     uint64_t bytes;             /* the most bytes of these blocks at one time */
+    size_t passes;              /* for no_grad: number of forwards that keep their graphs */
     double share;               /* share of forward that runs twice, or MP_SHARE_UNKNOWN */
     size_t place;               /* index before the changes were sorted */
     struct mp_curve curve;      /* the track's curve with the change; empty if not asked for */

@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "analysis/advise/module_calls.h"
+#include "analysis/holders/holders.h"
+#include "base/map.h"
 #include "base/memory.h"
 #include "base/search.h"
 #include "model/stack_facts.h"
@@ -265,9 +267,35 @@ static void look_at_pass(struct finder *f, size_t turn)
     for (size_t i = first; i < end; i++)
         if (i != result && gap_of(f, i, done) == gap && f->acts.at[i].end < freed(f, &f->acts.at[i]))
             mp_change_end(&f->evaluation, f->acts.at[i].block, f->acts.at[i].end);
+    f->evaluation.passes++;
     if (kept <= f->most) return;
     f->most = f->evaluation.bytes = kept;
     f->evaluation.stack = caller(f, first);
+}
+
+/* Names the variable through which the looks found most bytes of the graphs. */
+static void name_holder(struct finder *f)
+{
+    const struct mp_model *model = f->model;
+    struct mp_map sums = {0}; /* by string of a path: bytes */
+    uint64_t most = 0;
+    const char *best = NULL;
+    unsigned char *ends = mp_alloc_zeroed(model->blocks.count + 1, 1);
+    mp_vec_each (const struct mp_edit_end, end, &f->evaluation.edits.ends)
+        ends[end->block] = 1;
+    for (size_t i = 0; i < model->holders.count; i++) {
+        uint32_t block = model->holders.at[i].block, path = model->holders.at[i].path;
+        if (!ends[block] || model->holders.at[i].kind == MP_HOLDER_UNKNOWN) continue;
+        ends[block] = 0; /* a later look finds the same block again */
+        uint64_t *sum = mp_map_at(&sums, (uint64_t)path + 1, NULL);
+        *sum += model->blocks.bytes[block];
+        if (*sum <= most) continue;
+        most = *sum;
+        best = mp_model_text(model, path);
+    }
+    if (best) f->evaluation.variable = mp_text_copy_part(best, mp_holder_variable(best));
+    mp_map_free(&sums);
+    free(ends);
 }
 
 /* ---- an evaluation, whose batch can be smaller */
@@ -439,6 +467,7 @@ void mp_graphs_propose(const struct mp_model *model, const struct mp_torch_histo
         from = stop;
         i = stop - 1;
     }
+    name_holder(&f);
     propose(&f.evaluation, changes);
     propose(&f.batches, changes);
     propose(&f.halves, changes);

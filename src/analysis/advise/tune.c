@@ -345,7 +345,8 @@ static void begin(struct search *s)
 static bool is_worth(const struct mp_tuning *t, const struct mp_tune_found *found)
 {
     if (!found->options) return false;
-    if (found->replay.ooms < t->as_set.ooms) return true;
+    if (found->replay.ooms < t->as_set.ooms && !mp_torch_is_full(found->replay.allocated_peak, t->capacity))
+        return true;
     return found->replay.reserved_peak < t->reserved &&
            t->reserved - found->replay.reserved_peak >= t->reserved / WORTH;
 }

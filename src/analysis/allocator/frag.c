@@ -106,12 +106,38 @@ static uint64_t free_outside(const struct mp_model *model, uint16_t track, uint3
     return mp_device_free_now(&room);
 }
 
+/* The highest allocated bytes before the out-of-memory. */
+static uint64_t highest_before(const struct mp_model *model, uint16_t track, uint32_t oom)
+{
+    struct mp_level level = mp_level_start(model, track);
+    uint64_t highest = level.bytes;
+    for (uint32_t event = 0; event < oom; event++) {
+        mp_level_apply(&level, model, track, event);
+        if (level.bytes > highest) highest = level.bytes;
+    }
+    return highest;
+}
+
+/* Finds whether live blocks alone fill the memory. A program that had more live at an earlier time runs on if the
+ * request finds a place. */
+static void find_further(const struct mp_model *model, struct mp_frag *frag)
+{
+    struct mp_frag_oom *oom = &frag->oom;
+    oom->further = MP_BYTES_UNKNOWN;
+    if (!frag->known || oom->device_free == MP_BYTES_UNKNOWN) return;
+    uint64_t free_bytes = frag->free_bytes + oom->device_free, held = frag->reserved - frag->free_bytes;
+    if (free_bytes < oom->requested) return;
+    oom->further = free_bytes - oom->requested;
+    oom->full = mp_torch_is_full(held, frag->reserved + oom->device_free) &&
+                held + oom->requested > highest_before(model, frag->track, oom->event);
+}
+
 /* Checks the causes in this order. Capacity: the device is smaller than the request. A limit: the device had room for
  * the segment, or an expandable segment may not grow that far. Fragmentation: the free bytes of all streams and pools
- * and of the device cover the request. A leak. Fragmentation: a setting would fit the request. Another process.
- * Capacity. `least` and `most` bound the device's free memory if it is unknown: 0, and just below the segment that
- * would have served the request. If less than half of the request was free inside the allocator, the cause is capacity
- * all the same. */
+ * and of the device cover the request, and memory is not full. A leak. Fragmentation: a setting would fit the request.
+ * Another process. Capacity. `least` and `most` bound the device's free memory if it is unknown: 0, and just below the
+ * segment that would have served the request. If less than half of the request was free inside the allocator, the cause
+ * is capacity all the same. */
 static enum mp_status find_cause(const struct mp_model *model, const struct mp_torch_history *history,
                                  struct mp_frag *frag, struct mp_error *error)
 {
@@ -133,13 +159,14 @@ static enum mp_status find_cause(const struct mp_model *model, const struct mp_t
         oom->cause = MP_OOM_LIMIT;
         return MP_OK;
     }
-    if (free_bytes + least >= oom->requested) {
+    bool covered = free_bytes + least >= oom->requested;
+    if (covered && !oom->full) {
         oom->cause = MP_OOM_FRAGMENTATION;
         return MP_OK;
     }
     enum mp_status status = find_leaking(model, frag, &leaking, error);
     if (status) return status;
-    uint64_t missing = oom->requested - free_bytes - least;
+    uint64_t missing = covered ? oom->requested : oom->requested - free_bytes - least;
     bool others_known = total != MP_BYTES_UNKNOWN && frag->known && known;
     uint64_t others = others_known && total > held + least ? total - held - least : 0;
     if (leaking >= missing)
@@ -148,7 +175,7 @@ static enum mp_status find_cause(const struct mp_model *model, const struct mp_t
         oom->cause = MP_OOM_FRAGMENTATION;
     else if (others >= missing && others > total / 4)
         oom->cause = MP_OOM_OTHER_PROCESS;
-    else if (known || free_bytes + most < oom->requested || free_bytes < oom->requested / 2)
+    else if (known || oom->full || free_bytes + most < oom->requested || free_bytes < oom->requested / 2)
         oom->cause = MP_OOM_CAPACITY;
     return MP_OK;
 }
@@ -177,10 +204,12 @@ static enum mp_status frag_judge_oom(const struct mp_model *model, const struct 
     oom->stack = note->stack;
     oom->device_free = step && history->traced ? step->address : free_outside(model, frag->track, oom->event);
     count_ooms(model, frag);
-    if (step && frag->known) try_remedies(model, history, index, frag);
+    find_further(model, frag);
+    if (step && frag->known && !oom->full) try_remedies(model, history, index, frag);
     enum mp_status status = find_cause(model, history, frag, error);
     if (oom->cause != MP_OOM_LIMIT) return status;
     oom->would_fit.count = 0;
+    oom->further = MP_BYTES_UNKNOWN;
     oom->tried = false;
     return status;
 }

@@ -178,6 +178,18 @@ static void put_framework(const struct mp_model *model, const struct mp_change *
     }
 }
 
+/* "`evaluate().logits` keeps the graphs of 3 forwards, and no backward follows" */
+static void put_no_grad(const struct mp_model *model, const struct mp_change *change, struct words *words)
+{
+    if (change->variable)
+        mp_buffer_printf(&words->text, "`%s` keeps the graph%s of %s that no backward follows", change->variable,
+                         change->passes == 1 ? "" : "s", mp_counted(change->passes, "forward"));
+    else
+        mp_buffer_append_text(&words->text, said[MP_CHANGE_NO_GRAD].text);
+    mp_buffer_append_text(&words->code, said[MP_CHANGE_NO_GRAD].code);
+    put_line(model, change->stack, &words->code);
+}
+
 static void put_leak(const struct mp_model *model, const struct mp_change *change, struct words *words)
 {
     mp_buffer_printf(&words->text, "stop the leak first: %s holds blocks of step after step",
@@ -215,6 +227,9 @@ static void find_words(const struct mp_model *model, const struct mp_change *cha
         break;
     case MP_CHANGE_CHECKPOINTING:
         put_checkpoint(model, change, words);
+        break;
+    case MP_CHANGE_NO_GRAD:
+        put_no_grad(model, change, words);
         break;
     case MP_CHANGE_LEAK:
         put_leak(model, change, words);

@@ -114,6 +114,7 @@ static const struct mp_column oom_members[] = {
     {NULL, "first_ns", MP_DURATION, OOM(first_ns)},
     {NULL, "most_requested_bytes", MP_BYTES, OOM(most_requested)},
     {NULL, "would_fit", .put = put_would_fit},
+    {NULL, "further_bytes", MP_BYTES, OOM(further)},
     {NULL, "stack", MP_SITE, OOM(stack)},
     {NULL},
 };
@@ -216,8 +217,10 @@ bool mp_frag_advice(const struct mp_frag *frag, struct mp_advice *advice)
     const struct mp_frag_replay *replay = &frag->replay;
     *advice = (struct mp_advice){.saved = MP_BYTES_UNKNOWN};
     if (frag->oom.would_fit.count) {
-        snprintf(advice->text, sizeof advice->text, "%s would have fitted the request that found no memory (replayed)",
-                 frag->oom.would_fit.at[0]);
+        snprintf(advice->text, sizeof advice->text,
+                 "%s would have fitted the request that found no memory (replayed)%s%s", frag->oom.would_fit.at[0],
+                 frag->oom.further == MP_BYTES_UNKNOWN ? "" : ", and leaves at most ",
+                 frag->oom.further == MP_BYTES_UNKNOWN ? "" : mp_bytes(frag->oom.further));
         snprintf(advice->evidence, sizeof advice->evidence, "replay of all requests up to that one");
         return true;
     }
@@ -277,6 +280,7 @@ const char *mp_oom_cause_text(const struct mp_frag_oom *oom)
             "limit: a limit of the program (set_per_process_memory_fraction, expandable_segments_reserve) forbade it",
     };
     if (oom->exceeds_device) return "capacity: the request alone is larger than the device's memory";
+    if (oom->full && oom->cause == MP_OOM_CAPACITY) return "capacity: live blocks alone fill the memory";
     return causes[oom->cause];
 }
 
@@ -298,10 +302,15 @@ static void put_oom(struct mp_text *text, const struct mp_model *model, const st
     mp_oom_times_text(text, oom);
     if (oom->stack) mp_say_site(text, model, oom->stack);
     mp_say(text, "  cause: %s\n", mp_oom_cause_text(oom));
+    if (oom->full)
+        mp_say(text, "  no setting helps: after this request each leaves at most %s for the rest of the program\n",
+               mp_bytes(oom->further));
     if (oom->would_fit.count) mp_say(text, "  %s would have fitted it (replayed)\n", oom->would_fit.at[0]);
     for (size_t i = 1; i < oom->would_fit.count; i++)
         mp_say(text, "%s%s", i > 1 ? ", " : "  so would ", oom->would_fit.at[i]);
     if (oom->would_fit.count > 1) mp_say(text, "\n");
+    if (oom->would_fit.count && oom->further != MP_BYTES_UNKNOWN)
+        mp_say(text, "  after it, at most %s are left for the rest of the program\n", mp_bytes(oom->further));
     if (oom->tried && !oom->would_fit.count)
         mp_say(text, "  no tried setting of the allocator would have fitted it (replayed)\n");
 }

@@ -281,6 +281,14 @@ def fits(trace, settings, capacity):
     return True
 
 
+def allocated_levels(trace):
+    """Allocated bytes after each entry of a trace."""
+    level = 0
+    for action, _, size, _, _ in trace:
+        level += size * ((action == "alloc") - (action == "free_requested"))
+        yield level
+
+
 class Moments(Written):
     def test_all_given_back(self):
         """If a program has released everything at its end, the moment of the highest reserved bytes is shown."""
@@ -383,10 +391,13 @@ class OutOfMemory(Written):
         scattered = sum(hole for hole in holes if hole < size)
         if holes:
             self.assertAlmostEqual(said["unusable_ratio"], scattered / sum(holes), places=5)
-        self.assertEqual(said["oom"]["cause"], "fragmentation" if sum(holes) + device_free >= size else "capacity")
+        free, room = sum(holes) + device_free, allocator.reserved() + device_free
+        full = free * 20 < room and allocator.allocated() + size > max(allocated_levels(allocator.trace))
+        self.assertEqual(said["oom"]["cause"], "fragmentation" if free >= size and not full else "capacity")
+        self.assertEqual(said["oom"]["further_bytes"], free - size if free >= size else None)
         want = [name for name, remedy in REMEDIES.items() if {**settings, **remedy} != settings
                 and fits(allocator.trace, {**settings, **remedy}, allocator.capacity)]
-        self.assertEqual(said["oom"]["would_fit"], want)
+        self.assertEqual(said["oom"]["would_fit"], None if free >= size and full else want)
         for name in list(REMEDIES)[:2]:
             replay = frag(self.path, "--replay", name)["replay"]
             self.assertEqual((replay["capacity_bytes"], replay["oom"]), (allocator.capacity, name not in want))
@@ -423,6 +434,23 @@ class OutOfMemory(Written):
         said = self.autopsy(allocator, {})
         self.assertEqual(said["oom"]["cause"], "fragmentation")
         self.assertIn("expandable_segments:True", said["oom"]["would_fit"])
+
+    def test_full(self):
+        """Live blocks alone fill the memory: a setting would fit one request, and not the rest of the program. If more
+        was live at an earlier time, the program would go on."""
+        for earlier, cause in ((False, "capacity"), (True, "fragmentation")):
+            allocator = naive_allocator.Allocator(965 * MIB, 1 << 40, {})
+            for segment in range(48):
+                passing = [allocator.malloc(size * MIB, 0) for size in (8, 8, 4)[:2 if segment < 5 and not earlier else 3]]
+                if segment < 5 and earlier:
+                    last = passing[2:] if segment == 0 else last + passing[2:]
+            for handle in last if earlier else []:
+                allocator.free(handle)
+            with self.assertRaises(naive_allocator.OutOfMemory):
+                allocator.malloc(12 * MIB, 0)
+            oom = self.autopsy(allocator, {})["oom"]
+            self.assertEqual((oom["cause"], oom["further_bytes"]), (cause, 13 * MIB))
+            self.assertEqual(oom["would_fit"] is None, not earlier)
 
     def test_no_remedy_that_pytorch_refuses(self):
         """max_split_size_mb below the size of a large segment."""
