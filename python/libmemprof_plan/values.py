@@ -20,6 +20,9 @@ import threading
 OURS = (os.path.dirname(__file__), os.path.join(os.path.dirname(sys.modules["torch"].__file__), ""))
 KEY = "TESTING_ONLY_GenericMode"
 MOST = 1 << 21         # elements of a shadow: larger ones cost the CPU's time
+# Shadows of storages that are gone are swept after this many entries, or bytes: their memory must not look like growth
+# of the program. A sweep of 64 entries takes 20 us.
+SWEPT_LEAST, MADE_MOST = 64, 1 << 20
 MOST_FLOATS = 1 << 16  # larger ones on the host are left out by the plan (SMALLEST_LEFT_OUT)
 
 CONSTANTS = {"zeros": 0, "zeros_like": 0, "new_zeros": 0, "ones": 1, "ones_like": 1, "new_ones": 1}
@@ -68,7 +71,7 @@ class _Shadows:
     def __init__(self, torch):
         self.torch = torch
         self.of = {}  # StorageImpl -> (weak reference, bytes of the host, or None: never known again, version)
-        self.swept_at = 1024
+        self.swept_at, self.made = SWEPT_LEAST, 0  # entries at the next sweep; bytes made since the last one
         self.here = threading.local()
 
     def is_gradient(self, tensor):
@@ -114,7 +117,8 @@ class _Shadows:
         self.forget(tensor)
         room = self.torch.zeros(storage.nbytes(), dtype=self.torch.uint8, device="cpu")
         self.of[storage._cdata] = (storage._weak_ref(), room, self.version_of(tensor))
-        if len(self.of) > self.swept_at:
+        self.made += room.numel()
+        if len(self.of) > self.swept_at or self.made > MADE_MOST:
             self.sweep()
         return self.view(tensor)
 
@@ -138,7 +142,7 @@ class _Shadows:
     def sweep(self):
         for address in [at for at, one in self.of.items() if self.torch.UntypedStorage._expired(one[0])]:
             self.release(address)
-        self.swept_at = max(1024, 2 * len(self.of))
+        self.swept_at, self.made = max(SWEPT_LEAST, 2 * len(self.of)), 0
 
 
 class _Follower:
