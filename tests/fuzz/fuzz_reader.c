@@ -4,7 +4,7 @@
  * each chunk: kind, sequence step (1 byte each), lengths of meta and columns (2 bytes each, little-endian), meta,
  * columns. Mode 0 takes the rest of the input as a file as it is, mode 2 as one whose checksums are put right.
  * make_seeds.py makes such inputs from recordings. A readable file is also loaded as a model, whole and by its index. A
- * job is also reported, drawn, and joined with itself.
+ * job is also reported, drawn, and joined with itself. The reading library makes all tables of a recording.
  */
 #include <fcntl.h>
 #include <stdint.h>
@@ -19,6 +19,7 @@
 #include "base/buffer.h"
 #include "format/layout.h"
 #include "format/start.h"
+#include "memprof_read.h"
 #include "output/page/job_page.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -133,6 +134,14 @@ static void load_models(const char *path)
     }
 }
 
+static void make_tables(const char *path)
+{
+    struct memprof_recording *recording = memprof_read_open(path, NULL);
+    for (const char *const *name = memprof_read_tables(); recording && *name; name++)
+        if (!memprof_read_table(recording, *name, NULL)) abort();
+    memprof_read_close(recording);
+}
+
 static uint64_t used; /* so that reading what came is not optimised away */
 
 static void use(const void *data, size_t size)
@@ -198,6 +207,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         }
         mp_reader_close(reader);
         load_models(path);
+        make_tables(path);
     }
     close(fd);
     mp_buffer_free(&file);

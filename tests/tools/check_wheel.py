@@ -32,11 +32,11 @@ def package_of_build(folder):
     """A folder as tools/bindist makes it, without the libraries that it builds."""
     package = folder / f"memprof-0.1.0-{os.uname().machine}"
     (package / "python").mkdir(parents=True)
-    for name in ("memprof", "libmemprof.so", "libmemprof-hooks.so", "libmemprof-malloc.so"):
+    for name in ("memprof", "libmemprof.so", "libmemprof-hooks.so", "libmemprof-malloc.so", "libmemprof-read.so"):
         shutil.copy(BUILD / name, package)
     for name in ("libmemprof.py", "pytest_memprof.py"):
         shutil.copy(SOURCE / "python" / name, package / "python")
-    for name in ("libmemprof_torch", "start"):
+    for name in ("libmemprof_torch", "reader", "start"):
         shutil.copytree(SOURCE / "python" / name, package / "python" / name,
                         ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("README.md", "LICENSE"):
@@ -110,6 +110,8 @@ class Wheel(unittest.TestCase):
         self.assertTrue(said.startswith("recorded "), said)
         said, _ = self.run_there("memprof", "info", "run.mp", "--json")
         self.assertEqual(json.loads(said)["steps"], {"count": 1, "source": "api"})
+        said, _ = self.run_there("python", "-c", "import memprof; print(memprof.open('run.mp').info()['steps'])")
+        self.assertEqual(said, "{'count': 1, 'source': 'api'}\n")
 
     def test_the_portable_package_is_built_without_mpi(self):
         """MPI would be a library that it needs: configure takes it by default if a machine has one."""
