@@ -299,13 +299,19 @@ class RealGpu(harness.TestCase):
         self.assertEqual(len({row[-1] for row in growth}), len(growth))
 
     def test_another_way_is_noticed(self):
-        """At 512 the model took another way: what the series cannot prove is said, and bounded."""
-        peak = harness.answer("peak", f"{DATA}/ctx1024_inference.pickle")["peak_bytes"]
-        question = ("--capacity", "16GiB", *self.series(128, 256, 512), "--predict", "1024")
-        need = next(need for need in json.loads(size("--json", *question).stdout)["predictions"] if need["batch"] == 1024)
-        self.assertLessEqual(need["low_bytes"], peak)
-        self.assertGreaterEqual(need["high_bytes"], peak)
-        self.assertRegex(size(*question).stdout, r"not provable: \d+ sites vary")
+        """At 512 the model took another way. The probe answers for itself; the others say what they say without it."""
+        peaks = {batch: harness.answer("peak", f"{DATA}/ctx{batch}_inference.pickle")["peak_bytes"]
+                 for batch in (512, 1024)}
+        question = ("--capacity", "16GiB", "--predict", "512,1024")
+        with_it, without = (json.loads(size("--json", *question, *self.series(*probes)).stdout)
+                            for probes in ((128, 256, 512), (128, 256)))
+        need, other = ({need["batch"]: need for need in answer["predictions"]} for answer in (with_it, without))
+        self.assertEqual(need[1024], other[1024])
+        self.assertLessEqual(abs(need[1024]["allocated_bytes"] - peaks[1024]), peaks[1024] * 0.02)
+        self.assertEqual((need[512]["allocated_bytes"], need[512]["low_bytes"] == need[512]["high_bytes"]),
+                         (peaks[512], True))
+        self.assertEqual([probe["apart"] for probe in with_it["probes"]], [False, False, True])
+        self.assertRegex(size(*question, *self.series(128, 256, 512)).stdout, r"The probe of 512 took another path: ")
 
 @harness.unittest.skipUnless(PYTHON, "no Python here has torch")
 class Bench(harness.TestCase):

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/sizing/size_curve.h"
 #include "analysis/sizing/size_need.h"
 #include "analysis/sizing/size_plan.h"
 #include "analysis/sizing/size_probes.h"
@@ -16,8 +17,8 @@
 struct sizing {
     const struct mp_size_question *question;
     struct mp_size_answer *answer;
-    const struct mp_size_probe *probes[MP_SIZE_PROBES_MAX]; /* in rising order */
-    struct mp_size_source sources[MP_SIZE_PROBES_MAX];
+    const struct mp_size_probe *probes[MP_SIZE_PROBES_MAX];                      /* in rising order */
+    struct mp_size_source sources[MP_SIZE_PROBES_MAX], used[MP_SIZE_PROBES_MAX]; /* used: in the plan */
     struct mp_size_alignment alignment;
     struct mp_size_plan plan;
     struct mp_size_predictor predictor;
@@ -139,14 +140,103 @@ static void find_sites(struct sizing *sizing, uint64_t batch)
 
 /* ---- the pipeline ----------------------------------------------------------------------------------------------- */
 
-static struct mp_size_batches list_batches(const struct sizing *sizing)
+/* Takes the probes that are not apart. */
+static struct mp_size_batches take_probes(struct sizing *sizing)
 {
-    struct mp_size_batches batches = {.count = sizing->question->count};
-    for (size_t i = 0; i < batches.count; i++) {
-        batches.at[i] = (double)sizing->probes[i]->batch;
-        batches.different += !i || batches.at[i] != batches.at[i - 1];
+    struct mp_size_batches batches = {0};
+    for (size_t i = 0; i < sizing->question->count; i++) {
+        if (sizing->answer->probes.at[i].apart) continue;
+        sizing->used[batches.count] = sizing->sources[i];
+        batches.at[batches.count] = (double)sizing->probes[i]->batch;
+        batches.different += !batches.count || batches.at[batches.count] != batches.at[batches.count - 1];
+        batches.count++;
     }
     return batches;
+}
+
+static uint32_t blocks_at(const struct sizing *sizing, size_t probe, uint32_t site)
+{
+    const uint32_t *first = sizing->alignment.of[probe].first;
+    return first[site + 1] - first[site];
+}
+
+/* True if two runs took the same path: they made as many blocks at each site. */
+static bool is_same_path(const struct sizing *sizing, size_t one, size_t other)
+{
+    for (uint32_t site = 0; site < sizing->alignment.sites; site++)
+        if (blocks_at(sizing, one, site) != blocks_at(sizing, other, site)) return false;
+    return true;
+}
+
+/* The path that most batches took; of several, the one with the largest batch. Returns a probe of it; SIZE_MAX: all
+ * probes took one path, or no two batches did. */
+static size_t find_path(const struct sizing *sizing)
+{
+    size_t count = sizing->question->count, best = SIZE_MAX, most = 1;
+    for (size_t i = 0; i < count; i++) {
+        size_t different = 0, members = 0;
+        uint64_t last = 0;
+        for (size_t k = 0; k < count; k++) {
+            if (!is_same_path(sizing, i, k)) continue;
+            members++;
+            different += sizing->probes[k]->batch != last;
+            last = sizing->probes[k]->batch;
+        }
+        if (members == count) return SIZE_MAX;
+        if (different < 2 || different < most) continue;
+        most = different;
+        best = i;
+    }
+    return best;
+}
+
+/* Sets where the path of a probe leaves that of another one. */
+static void find_where(const struct sizing *sizing, size_t probe, size_t usual, struct mp_size_probed *probed)
+{
+    const size_t tried[] = {probe, usual}; /* a run may also lack blocks that the others have */
+    probed->apart = true;
+    for (size_t i = 0; i < 2; i++) {
+        const struct mp_model *model = sizing->sources[tried[i]].model;
+        for (uint32_t block = 0; block < model->blocks.count; block++) {
+            uint32_t site = sizing->alignment.of[tried[i]].site[block];
+            if (site == MP_NONE || blocks_at(sizing, probe, site) == blocks_at(sizing, usual, site)) continue;
+            probed->of = model;
+            probed->where = model->blocks.stack[block];
+            return;
+        }
+    }
+}
+
+/* Leaves out probes that took another path, if the sizes at those that took the same are solved, and at all are not: a
+ * further probe makes no answer worse. */
+static void leave_out(struct sizing *sizing)
+{
+    struct mp_size_answer *answer = sizing->answer;
+    const struct mp_size_probed *last = &answer->probes.at[answer->probes.count - 1];
+    double of_all = mp_size_curve_at(&sizing->plan, (double)last->batch).varies;
+    size_t usual = of_all > MP_SIZE_LITTLE * (double)last->allocated ? find_path(sizing) : SIZE_MAX;
+    if (usual == SIZE_MAX) return;
+    for (size_t i = 0; i < answer->probes.count; i++)
+        if (!is_same_path(sizing, i, usual)) find_where(sizing, i, usual, &answer->probes.at[i]);
+    struct mp_size_batches batches = take_probes(sizing);
+    struct mp_size_alignment alignment;
+    struct mp_size_plan plan;
+    mp_size_align(sizing->used, batches.count, &alignment);
+    mp_size_plan_make(&batches, sizing->used, &alignment, &plan);
+    double varies = mp_size_curve_at(&plan, batches.at[batches.count - 1]).varies;
+    of_all = mp_size_curve_at(&sizing->plan, batches.at[batches.count - 1]).varies;
+    if (plan.depends && varies < of_all) {
+        mp_size_plan_free(&sizing->plan);
+        mp_size_alignment_free(&sizing->alignment);
+        sizing->plan = plan;
+        sizing->alignment = alignment;
+        return;
+    }
+    mp_size_plan_free(&plan);
+    mp_size_alignment_free(&alignment);
+    for (size_t i = 0; i < answer->probes.count; i++)
+        answer->probes.at[i].apart = false;
+    take_probes(sizing);
 }
 
 static enum mp_status make_plan(struct sizing *sizing, struct mp_error *error)
@@ -154,19 +244,20 @@ static enum mp_status make_plan(struct sizing *sizing, struct mp_error *error)
     struct mp_size_answer *answer = sizing->answer;
     size_t count = sizing->question->count;
     char peak[MP_UNIT_TEXT];
-    struct mp_size_batches batches = list_batches(sizing);
+    for (size_t i = 0; i < count; i++)
+        mp_vec_add(&answer->probes, mp_size_probe_describe(sizing->probes[i], sizing->sources[i].track));
+    struct mp_size_batches batches = take_probes(sizing);
     mp_size_align(sizing->sources, count, &sizing->alignment);
     if (sizing->alignment.common < SAME_LEAST)
         return mp_fail(error, MP_UNSUPPORTED,
                        "%s and %s are not of one program doing the same: only %.0f %% of the allocations come from "
                        "sites that all recordings have",
                        sizing->probes[0]->name, sizing->probes[count - 1]->name, 100 * sizing->alignment.common);
-    mp_size_plan_make(&batches, sizing->sources, &sizing->alignment, &sizing->plan);
+    mp_size_plan_make(&batches, sizing->used, &sizing->alignment, &sizing->plan);
+    if (batches.different > 2) leave_out(sizing);
     answer->model = sizing->plan.source->model;
     answer->track = sizing->plan.source->track;
-    answer->batches = batches.different;
-    for (size_t i = 0; i < count; i++)
-        mp_vec_add(&answer->probes, mp_size_probe_describe(sizing->probes[i], sizing->sources[i].track));
+    answer->batches = sizing->plan.batches.different;
     if (sizing->plan.depends) return MP_OK;
     return mp_fail(error, MP_UNSUPPORTED,
                    "memory does not depend on the batch: each allocation has the same size in all recordings (peak "
@@ -189,7 +280,9 @@ static void add_notes(struct sizing *sizing)
              "the probes made one step: they do not show what a second one adds (optimizer state that is made at "
              "the end of the first); record two or more");
     if (answer->batches < 3)
-        note(answer, "a proof needs three recordings: with two, no larger batch is certain to fit");
+        note(answer, answer->probes.count < 3
+                         ? "a proof needs three recordings: with two, no larger batch is certain to fit"
+                         : "a proof needs recordings of three batches that take one path");
     if (predictor->reserves && answer->outside_most == MP_BYTES_UNKNOWN)
         note(answer, "the recordings do not show the device's memory outside PyTorch (context, libraries): leave room "
                      "for it with --margin");

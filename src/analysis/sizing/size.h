@@ -45,6 +45,12 @@ struct mp_size_probed {
     uint32_t steps;
     const char *step_source;
     uint64_t step_ns; /* median; MP_BYTES_UNKNOWN: no steps */
+    uint64_t blocks;  /* of the track */
+    /* The run took another path than those that predict: it answers for its own batch alone. `where`: the first site
+     * with another number of blocks, in the model `of`. */
+    bool apart;
+    const struct mp_model *of;
+    uint32_t where;
 };
 
 /* A site that holds memory at the answer's peak. */

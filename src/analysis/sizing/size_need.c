@@ -3,7 +3,6 @@
 #include <math.h>
 #include <string.h>
 
-#define LITTLE    0.01                /* share of the largest probe's peak that may be unsolved without notice */
 #define BATCH_MAX (UINT64_C(1) << 40) /* no batch is larger */
 /* Most replays below the bound by allocated bytes; usually few are needed. */
 #define STEPS 256
@@ -40,6 +39,7 @@ static void add_miss(double said, uint64_t recorded, struct mp_size_error *error
 static void check_allocated(struct mp_size_predictor *predictor, const struct mp_size_probed *probed, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
+        if (probed[i].apart) continue;
         struct mp_size_height height = mp_size_curve_at(predictor->plan, (double)probed[i].batch);
         double recorded = (double)probed[i].allocated;
         add_miss(fmin(fmax(recorded, height.low), height.high), probed[i].allocated, &predictor->error);
@@ -51,9 +51,10 @@ static struct mp_size_error check_reserved(struct mp_size_predictor *predictor, 
 {
     struct mp_size_error error = {0};
     for (size_t i = 0; i < count; i++)
-        add_miss(
-            (double)mp_size_reserved_at(&predictor->pool, (double)probed[i].batch, MP_SIZE_LIKELY, settings).reserved,
-            probed[i].reserved, &error);
+        if (!probed[i].apart)
+            add_miss((double)mp_size_reserved_at(&predictor->pool, (double)probed[i].batch, MP_SIZE_LIKELY, settings)
+                         .reserved,
+                     probed[i].reserved, &error);
     return error;
 }
 
@@ -84,14 +85,19 @@ void mp_size_predictor_make(const struct mp_size_plan *plan, const struct mp_siz
                             uint64_t limit, struct mp_size_predictor *predictor)
 {
     const struct mp_model *model = plan->source->model;
-    *predictor = (struct mp_size_predictor){.plan = plan, .limit = limit, .reserves = mp_size_reserves(plan)};
+    bool any_apart = false;
+    uint64_t last = 0; /* bytes of the plan's largest probe */
+    *predictor = (struct mp_size_predictor){
+        .plan = plan, .probed = probed, .probed_count = count, .limit = limit, .reserves = mp_size_reserves(plan)};
     predictor->outside_least = predictor->outside_most = MP_BYTES_UNKNOWN;
     double varies = mp_size_curve_at(plan, last_batch(predictor)).varies;
-    predictor->proved = plan->batches.different > 2 && varies <= LITTLE * (double)probed[count - 1].allocated;
     for (size_t i = 0; i < count; i++) {
+        any_apart |= probed[i].apart;
+        if (!probed[i].apart) last = probed[i].allocated;
         predictor->reserves = predictor->reserves && probed[i].reserved != MP_BYTES_UNKNOWN;
         measure_outside(predictor, &probed[i]);
     }
+    predictor->proved = !any_apart && plan->batches.different > 2 && varies <= MP_SIZE_LITTLE * (double)last;
     predictor->blocks = predictor->reserves && model->tracks.at[plan->source->track].size_basis == MP_BASIS_BLOCK;
     if (!predictor->blocks) check_allocated(predictor, probed, count);
     if (!predictor->reserves) return;
@@ -151,6 +157,32 @@ static void judge(const struct mp_size_predictor *predictor, struct mp_size_need
                                                              : MP_FITS_UNSURE;
 }
 
+/* The probes of a batch: their sum as a need. False: there is none. */
+static bool recorded_at(const struct mp_size_predictor *predictor, uint64_t batch, struct mp_size_need *need)
+{
+    bool any = false;
+    bool reserved = predictor->reserves, device = predictor->outside_most != MP_BYTES_UNKNOWN;
+    *need = (struct mp_size_need){
+        .batch = batch, .reserved = MP_BYTES_UNKNOWN, .device = MP_BYTES_UNKNOWN, .low = MP_BYTES_UNKNOWN};
+    for (size_t i = 0; i < predictor->probed_count; i++) {
+        const struct mp_size_probed *one = &predictor->probed[i];
+        if (one->batch != batch) continue;
+        /* A probe that does not say what the device needs beyond PyTorch needs as much as the others. */
+        uint64_t whole = one->device != MP_BYTES_UNKNOWN ? one->device : one->reserved + predictor->outside_most;
+        uint64_t bytes = reserved && device ? whole : reserved ? one->reserved : one->allocated;
+        need->allocated = max_of(need->allocated, one->allocated);
+        if (reserved) need->reserved = any ? max_of(need->reserved, one->reserved) : one->reserved;
+        if (reserved && device) need->device = any ? max_of(need->device, whole) : whole;
+        need->low = min_of(need->low, bytes);
+        need->high = max_of(need->high, bytes);
+        any = true;
+    }
+    need->fits = need->low > predictor->limit     ? MP_FITS_NO
+                 : need->high <= predictor->limit ? MP_FITS_YES
+                                                  : MP_FITS_UNSURE;
+    return any;
+}
+
 /* Predicts only the allocated bytes, which is fast. */
 static struct mp_size_need allocated_at(const struct mp_size_predictor *predictor, uint64_t batch, bool *exact)
 {
@@ -171,7 +203,9 @@ static struct mp_size_need allocated_at(const struct mp_size_predictor *predicto
 struct mp_size_need mp_size_need_at(struct mp_size_predictor *predictor, uint64_t batch)
 {
     bool exact;
-    struct mp_size_need need = allocated_at(predictor, batch, &exact);
+    struct mp_size_need need;
+    if (recorded_at(predictor, batch, &need)) return need;
+    need = allocated_at(predictor, batch, &exact);
     if (!predictor->reserves) return need;
     add_reserved(predictor, exact, &need);
     judge(predictor, &need);
@@ -183,7 +217,9 @@ struct mp_size_need mp_size_need_at(struct mp_size_predictor *predictor, uint64_
 static bool allocated_fits(const struct mp_size_predictor *predictor, uint64_t batch, enum mp_size_measure measure)
 {
     bool exact;
-    struct mp_size_need need = allocated_at(predictor, batch, &exact);
+    struct mp_size_need need;
+    if (recorded_at(predictor, batch, &need)) return need.allocated <= predictor->limit;
+    need = allocated_at(predictor, batch, &exact);
     return measure == MP_SIZE_SURE ? need.fits == MP_FITS_YES : need.allocated <= predictor->limit;
 }
 

@@ -2,7 +2,7 @@
  * Predicts the need of a batch, and the largest batch that fits. A need is allocated bytes, the caching allocator's
  * reserved bytes, and device memory outside of it. Each is widened by the method's errors at the probes. Pure.
  *
- * A batch fits (`yes`) if the high bound is within the limit and can be trusted. It can be trusted up to the largest
+ * A probe's own batch needs what the probe recorded. A batch fits (`yes`) if the high bound is within the limit and can be trusted. It can be trusted up to the largest
  * probe. Beyond that, trust takes three probed batches, and at most 1 % unsolved bytes in the peak of the largest one.
  * A batch does not fit (`no`) if the low bound is above the limit. Otherwise it is `unsure`.
  */
@@ -12,6 +12,8 @@
 #include "analysis/sizing/size_curve.h"
 #include "analysis/sizing/size_reserved.h"
 
+#define MP_SIZE_LITTLE 0.01 /* share of the largest probe's peak that may be unsolved without notice */
+
 /* The largest relative error at the probes: how far the record lay below and above the prediction. */
 struct mp_size_error {
     double below, above;
@@ -19,6 +21,8 @@ struct mp_size_error {
 
 struct mp_size_predictor {
     const struct mp_size_plan *plan;
+    const struct mp_size_probed *probed; /* all probes, also those of which the plan is not made */
+    size_t probed_count;
     uint64_t limit;
     bool proved;
     struct mp_size_error error; /* of allocated bytes */
@@ -30,7 +34,8 @@ struct mp_size_predictor {
     uint64_t outside_least, outside_most; /* device memory outside of the allocator at the probes; MP_BYTES_UNKNOWN */
 };
 
-/* `probed`: what all probes recorded. The plan must outlive the predictor. */
+/* `probed`: what all probes recorded; those that are `apart` are not in the plan. Plan and array must outlive the
+ * predictor. */
 void mp_size_predictor_make(const struct mp_size_plan *plan, const struct mp_size_probed *probed, size_t count,
                             uint64_t limit, struct mp_size_predictor *predictor);
 void mp_size_predictor_free(struct mp_size_predictor *predictor);

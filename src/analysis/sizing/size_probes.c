@@ -123,6 +123,8 @@ struct mp_size_probed mp_size_probe_describe(const struct mp_size_probe *probe, 
                                     .reserved = sum->reserved_peak_bytes,
                                     .device = MP_BYTES_UNKNOWN,
                                     .step_ns = MP_BYTES_UNKNOWN};
+    for (size_t i = 0; i < probe->model->blocks.count; i++)
+        probed.blocks += probe->model->blocks.track[i] == track;
     find_device(probe->model, track, probed.reserved, &probed.device);
     describe_steps(probe->model, &probed);
     return probed;

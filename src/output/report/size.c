@@ -91,6 +91,16 @@ static void get_steps(struct mp_value *value, const void *of, const void *row)
     mp_buffer_printf(&value->made, "%u (%s)", probed->steps, probed->step_source);
 }
 
+static void put_where(struct mp_json *json, const char *key, const void *of, const void *row)
+{
+    const struct mp_size_probed *probed = row;
+    (void)of;
+    if (probed->apart && probed->where)
+        mp_stack_json(json, probed->of, probed->where);
+    else
+        mp_json_null(json, key);
+}
+
 #define PROBED(member) MP_MEMBER(struct mp_size_probed, member)
 static const struct mp_column probe_columns[] = {
     {NULL, "batch", MP_COUNT, PROBED(batch)},
@@ -103,6 +113,9 @@ static const struct mp_column probe_columns[] = {
     {NULL, "step_source", MP_NAME, PROBED(step_source)},
     {"a step", "step_ns", MP_DURATION, PROBED(step_ns)},
     {"steps", NULL, MP_NAME, .get = get_steps},
+    {NULL, "allocations", MP_COUNT, PROBED(blocks)},
+    {NULL, "apart", MP_FLAG, PROBED(apart)},
+    {NULL, "stack", .put = put_where},
     {NULL},
 };
 
@@ -196,6 +209,31 @@ void mp_size_json(struct mp_json *json, const struct mp_size_answer *answer, con
 
 /* ---- text ------------------------------------------------------------------------------------------------------- */
 
+/* The first probe that took another path; NULL: none did. */
+static const struct mp_size_probed *find_apart(const struct mp_size_answer *answer)
+{
+    mp_vec_each (const struct mp_size_probed, probed, &answer->probes) {
+        if (probed->apart) return probed;
+    }
+    return NULL;
+}
+
+/* Says of each probe that took another path where it left that of the others. */
+static void put_apart(struct mp_text *text, const struct mp_size_answer *answer)
+{
+    const struct mp_size_probed *usual = answer->probes.at;
+    while (find_apart(answer) && usual->apart)
+        usual++;
+    mp_vec_each (const struct mp_size_probed, probed, &answer->probes) {
+        if (!probed->apart) continue;
+        mp_say(text,
+               "The probe of %llu took another path: %s allocations, not %s; other batches are predicted without it",
+               (unsigned long long)probed->batch, mp_count(probed->blocks), mp_count(usual->blocks));
+        mp_say(text, probed->where ? "; first at\n" : "\n");
+        if (probed->where) mp_say_site(text, probed->of, probed->where);
+    }
+}
+
 /* "at least 24 (largest probe), about 240, not provable: 12 sites vary" */
 static void put_doubtful(struct mp_text *text, const struct mp_size_answer *answer)
 {
@@ -208,7 +246,10 @@ static void put_doubtful(struct mp_text *text, const struct mp_size_answer *answ
         mp_say(text, "`%sperhaps any`", answer->largest ? ", " : "");
     else
         mp_say(text, "`%sabout %llu`", answer->largest ? ", " : "", (unsigned long long)answer->about);
-    if (!answer->proved && answer->batches < 3)
+    const struct mp_size_probed *apart = find_apart(answer);
+    if (apart)
+        mp_say(text, ", not proven: the probe of %llu took another path", (unsigned long long)apart->batch);
+    else if (!answer->proved && answer->batches < 3)
         mp_say(text, ", not proven: a proof needs recordings of three batches");
     else if (!answer->proved)
         mp_say(text, ", not provable: %s %s", mp_counted(answer->opaque_sites, "site"),
@@ -272,6 +313,7 @@ void mp_size_grounds_text(struct mp_text *text, const struct mp_size_answer *ans
     mp_say(text, "Compared with the limit, %s: memory %s on %s\n", mp_bytes(answer->limit),
            answer->binds[0] == 'd' ? "of the device, allocated" : answer->binds,
            mp_track_id(answer->model, answer->track, id));
+    put_apart(text, answer);
     if (answer->opaque)
         mp_say(text, "%s (%s at the peak) %s not scale predictably with the batch\n",
                mp_counted(answer->opaque_sites, "site"), mp_bytes(answer->opaque),
