@@ -19,7 +19,7 @@ def start(torch, after_import=lambda name, then: None):
     then)` calls then(module) once it is imported."""
     import libmemprof
     from libmemprof_torch import (compiled, guarded, history, holders, holders_filled,
-                                  holders_graphs, holders_idle, holders_looks, holders_names, modules,
+                                  holders_graphs, holders_idle, holders_last, holders_looks, holders_names, modules,
                                   optimizers, pools, regions, roles, servers)
 
     api = libmemprof._api
@@ -41,8 +41,8 @@ def start(torch, after_import=lambda name, then: None):
     _begin(api, "holder_due", "what holds tensors", lambda: holders_looks.start(api, torch))
     _begin(api, "shim", "Dynamo",
            lambda: hide_from_dynamo(torch, (sys.modules[__name__], compiled, guarded, history, holders, holders_filled,
-                                            holders_graphs, holders_idle, holders_looks, holders_names, modules,
-                                            optimizers, pools, regions, roles, servers)))
+                                            holders_graphs, holders_idle, holders_last, holders_looks, holders_names,
+                                            modules, optimizers, pools, regions, roles, servers)))
 
 
 parts = {}

@@ -91,15 +91,17 @@ class _Climb:
 
 class Look:
     """One look. `blocks` by address of storages is filled; `complete` says whether the look saw everything, `notes`
-    what it left out. `wanted`: addresses of storages; None: all."""
+    what it left out. `wanted`: addresses of storages; None: all. `last`: frames that may have returned."""
 
-    def __init__(self, torch, wanted=None, budget_ns=BUDGET_NS, saved=None, objects_most=OBJECTS_MOST):
+    def __init__(self, torch, wanted=None, budget_ns=BUDGET_NS, saved=None, objects_most=OBJECTS_MOST, last=(),
+                 sees_views=True):
         self.torch = torch
         self.base = getattr(torch._C, "TensorBase", None) or torch._C._TensorBase
         self._storage_of = getattr(torch._C, "_data_address", None)  # leaves copy-on-write as it is
         self._wanted = set(wanted) if wanted is not None else None
         self._saved = saved  # SavedHooks
-        self._budget_ns, self._objects_most = budget_ns, objects_most
+        self._budget_ns, self._objects_most, self._last = budget_ns, objects_most, last
+        self._sees_views = sees_views  # PyTorch lets other threads run while views are asked for their storages
         self.blocks, self.notes = {}, []
         self.complete, self._stop = True, None
         self.seconds, self.looked_at = 0.0, 0
@@ -132,7 +134,7 @@ class Look:
         self._order, self._parents, self._edges = [], [], []  # visited objects, the place of each one's parent, the edge
         self._seen = {}  # place by address
         self._later = []  # (object, place of the parent) that waits for a later tier
-        self._frames = naming.Frames()
+        self._frames, self._last = naming.Frames(self._last), ()
         self._made = None  # (what _made_since() said), where it was asked for
         self._alone = []  # climbs of tensors that no object of Python refers to
         self._hooked = None  # nodes by the addresses of their hooks, where those were asked for
@@ -198,8 +200,8 @@ class Look:
         return None
 
     def frames(self):
-        """The program's own frames of the main thread."""
-        return [each.frame for each in self._frames.all if each.is_main and each.tier == 0]
+        """The program's own running frames of the main thread."""
+        return [each.frame for each in self._frames.all if each.is_main and each.tier == 0 and not each.is_over]
 
     def values_of_locals(self):
         """The frames that functions run in."""
@@ -374,7 +376,7 @@ class Look:
                 continue
             with contextlib.suppress(RuntimeError, NotImplementedError, AttributeError):
                 used[self._tensors[id(tensor)]] += self.base.numel(tensor) * self.base.element_size(tensor)
-        for address, block in self.blocks.items():
+        for address, block in self.blocks.items() if self._sees_views else ():
             if self.out_of_time():
                 break
             tensor = self._order[block.place]

@@ -7,17 +7,20 @@ holders.py does the work.
 import array
 import atexit
 import ctypes
+import gc
 import multiprocessing.util
 import os
 import signal
 import sys
 import threading
+import time
 import weakref
 
-from libmemprof_torch import TROUBLE, complain, holders, holders_graphs, holders_names, is_of_signal
+from libmemprof_torch import TROUBLE, complain, holders, holders_graphs, holders_last, holders_names, is_of_signal
 
 KINDS = ("none", "list", "dict", "attribute", "closure", "local", "default", "hook", "cache", "traceback", "graph",
          "thread", "native", "unknown")  # enum mp_holder_kind (src/base/words.h)
+END_OF_PLAN_NS = 60_000_000_000  # a plan's last look should see everything
 END_NS = 2_000_000_000  # with --holders without --budget: nobody waits for the end of a program as for one of its steps
 BLOCKS_MOST = 50_000  # that are told of one look
 CHILD_OBJECTS_MOST = 300_000  # that a look in a forked child visits: they are the parent's until they are touched
@@ -90,6 +93,7 @@ class Looks:
         self._began_in = os.getpid()
         self._puts = 0  # times in a row that a look was put off
         self.budget_ns, self.at_steps = holders.BUDGET_NS, False  # --holders was given
+        self._in_plan, self._last = "MEMPROF_PLAN" in os.environ, holders_last.LastFrames()
 
     def see_who_is_woken(self):
         """A program that replaced the handler may have kept it, and may install it again."""
@@ -101,10 +105,15 @@ class Looks:
 
     def look_if_due(self):
         self.see_who_is_woken()
+        self._note_last_frames()
         if self._may_look() and not self._puts_off() and self._has_reason():
             budget_ms = self._api["holder_due"]()
             if budget_ms:
                 self._look(budget_ms * 1_000_000)
+
+    def _note_last_frames(self):
+        if self.at_steps and not self._is_forked() and threading.current_thread() is threading.main_thread():
+            self._last.note(sys._getframe())
 
     def _puts_off(self):
         """Within backward(), graphs cannot be read. The recorder asks again after 100 ms or more."""
@@ -123,7 +132,9 @@ class Looks:
             self._ended = True
             if self._has_reason():
                 due_ns = self._api["holder_due"]() * 1_000_000
-                self._look(due_ns or (END_NS if self.at_steps and self.budget_ns == holders.BUDGET_NS else self.budget_ns))
+                self._look(END_OF_PLAN_NS if self._in_plan and not self._is_forked() else due_ns or
+                           (END_NS if self.at_steps and self.budget_ns == holders.BUDGET_NS else self.budget_ns))
+                self._last.forget()
 
     def _is_forked(self):
         return os.getpid() != self._began_in
@@ -152,9 +163,14 @@ class Looks:
 
     def _look(self, budget_ns):
         self._looking = True
+        was_on = gc.isenabled()
+        gc.disable()  # what the look found lives until the recorder has been told
+        interval = sys.getswitchinterval()
         try:
+            stopped = self._stop_other_threads(budget_ns / 1e9, 2 * interval)
             most = CHILD_OBJECTS_MOST if self._is_forked() else holders.OBJECTS_MOST
-            self._tell(holders.Look(self._torch, budget_ns=budget_ns, saved=self._saved, objects_most=most))
+            self._tell(holders.Look(self._torch, budget_ns=budget_ns, saved=self._saved, objects_most=most,
+                                    last=self._last.frames(), sees_views=not stopped))
         except TROUBLE as trouble:
             if is_of_signal(trouble):
                 raise
@@ -162,6 +178,20 @@ class Looks:
             complain(self._api, "what holds tensors", trouble)
         finally:
             self._looking = False
+            sys.setswitchinterval(interval)
+            if was_on:
+                gc.enable()
+
+    def _stop_other_threads(self, seconds, soon):
+        """In a plan. A look refers to all objects; if another thread dropped a tensor meanwhile, its memory would stay.
+        A thread that already waits for the interpreter asks for it `soon`, and so before the look."""
+        if not self._in_plan or len(sys._current_frames()) == 1:
+            return False
+        sys.setswitchinterval(max(seconds, soon))
+        until = time.perf_counter() + soon
+        while time.perf_counter() < until:
+            pass
+        return True
 
     def _tell(self, look):
         tell, left = self._api["holder"], BLOCKS_MOST

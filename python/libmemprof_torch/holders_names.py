@@ -94,18 +94,16 @@ def is_own_namespace(namespace):
 class Frame:
     """`depth`: how many of the program's functions called this one; `passed`: the names of its *args and **kwargs."""
 
-    __slots__ = ("frame", "name", "file", "line", "locals", "is_main", "tier", "depth", "passed", "_is_alone")
+    __slots__ = ("frame", "name", "file", "line", "locals", "is_main", "is_over", "tier", "depth", "passed", "_is_alone")
 
-    def __init__(self, frame, is_main):
-        code, self.depth = frame.f_code, 0
+    def __init__(self, frame, is_main, is_over=False):
+        code, self.depth, self.is_over = frame.f_code, 0, is_over
         first = code.co_argcount + code.co_kwonlyargcount
         many = bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
         self.passed = code.co_varnames[first:first + many]
         self.frame, self.is_main = frame, is_main
         self.name, self.file, self.line = function_name(code), code.co_filename, line_of(frame)
-        namespace = frame.f_globals
-        module = dict.get(namespace, "__name__") if type(namespace) is dict else None
-        self.tier = _tier(module, namespace) if type(module) is str else 0
+        self.tier = tier_of(frame)
         self.locals, self._is_alone = None, False
         locals_of(frame, self._remember)
 
@@ -115,6 +113,12 @@ class Frame:
 
     def read(self):
         self.locals = locals_of(self.frame, lambda namespace: self._is_alone)
+
+
+def tier_of(frame):
+    namespace = frame.f_globals
+    module = dict.get(namespace, "__name__") if type(namespace) is dict else None
+    return _tier(module, namespace) if type(module) is str else 0
 
 
 def line_of(frame):
@@ -150,10 +154,15 @@ class Frames:
     """The frames of all threads except the look's own; `in_backward`: true if a graph is in use. Made before the list
     of all objects, which would refer to the dictionaries that Python makes of locals. Their values are read later."""
 
-    def __init__(self):
+    def __init__(self, last=()):
+        """`last`: frames of the main thread that may have returned (holders_last.py)."""
         main = threading.main_thread().ident
         self.all, self.in_backward = [], False
         current = sys._current_frames()
+        running = set(map(id, _with_callers(current.get(main))))
+        self.all.extend(Frame(each, True, True) for each in last if id(each) not in running)
+        for depth, each in enumerate(self.all):
+            each.depth = depth
         for ident in sorted(current, key=lambda each: each != main):
             frame, of_thread, depth = current[ident], [], 0
             while frame is not None:
@@ -173,6 +182,14 @@ class Frames:
     def forget(self):
         for frame in self.all:
             frame.locals = None
+
+
+def _with_callers(frame):
+    found = []
+    while frame is not None:
+        found.append(frame)
+        frame = frame.f_back
+    return found
 
 
 def _is_of_backward(code):

@@ -60,8 +60,8 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
     [MP_OPT_HOLDERS] = {"holders", '\0', NULL,
                         "find holders also during the run (after 8, 16, 32, ... steps, and when a leak is suspected)"},
     [MP_OPT_BUDGET] = {"budget", '\0', "TIME",
-                       "the time that a look for holders may take of the program, up to 2s (200ms; 2s if a leak is "
-                       "suspected, and at the end)",
+                       "the time that a look for holders may take of the program, up to 2s (200ms; 2s in a plan, if a "
+                       "leak is suspected, and at the end)",
                        MP_OPTS_RARE},
     [MP_OPT_DEPTH] = {"depth", '\0', "N",
                       "keep N frames of a stack, 8 to 4096, three quarters of them inner ones (256)", MP_OPTS_RECORDED},

@@ -244,6 +244,30 @@ del box
 """
 
 
+# What main() and run() hold is gone at the end. The batches of burst() live at the peak only, and no step is marked.
+IN_MAIN = """
+import sys, torch
+
+def burst(size):
+    batches = [torch.ones(size) for _ in range(20)]
+    return float(sum(each[0] for each in batches))
+
+def run(rest):
+    losses = [torch.ones(1000) for _ in range(5)]
+    for number in range(12):
+        burst(1 << 20)
+        rest.append(torch.ones(2000))
+        for _ in range(1000): torch.ones(10)
+
+def main():
+    kept, code = [], 0
+    run(kept)
+    return code
+
+if __name__ == "__main__":
+    sys.exit(main())
+"""
+
 HAS_RUN = """
 import collections, torch
 
@@ -367,6 +391,16 @@ class Recorded(harness.TestCase):
         found = {holder["path"]: holder["line"] for holder in self.holders_of(path)[0]}
         self.assertEqual(found, {"kept[*]": lines["kept"], "features['relu'][*]": lines["features"],
                                  "deep['x']['y'][*]": None})
+
+    def test_what_the_last_functions_held_and_what_lived_at_the_peak(self):
+        program = self.folder / "in_main.py"
+        program.write_text(IN_MAIN)
+        path, _ = self.record(program, options=["--holders"])
+        found = {holder["path"]: holder for site in harness.answer("holders", path)["sites"] for holder in site["holders"]}
+        self.assertEqual(found["main().kept[*]"]["blocks"], 12)
+        self.assertEqual(found["run().losses[*]"]["blocks"], 5)
+        self.assertEqual(found["run().losses[*]"]["kind"], "local")
+        self.assertGreater(found["burst().batches[*]"]["bytes"], 40 << 20)
 
     def test_workers_of_a_loader(self):
         for method in ("fork", "spawn"):

@@ -16,10 +16,17 @@
 #define ASKED_EVERY_NS (100 * MP_NS_PER_MS)
 #define FIRST_BLOCKS   32
 #define REST           2 /* a rest of twice a look's longest time follows each look for a number of blocks */
+#define GROWN          8 /* a peak higher by 1/GROWN than the one before makes a look due */
+#define PEAK_LEAST     (1 << 20)
+/* A rest of so many times a look's real time follows before another one for a peak: 1 % of a run, and 10 % of a plan,
+ * whose time is not the user's. */
+#define REST_OF_RUN  100
+#define REST_OF_PLAN 9
 
 static struct mp_asker asker;
 static _Atomic uint32_t steps, ooms;
-static _Atomic int64_t blocks, next_blocks = FIRST_BLOCKS;
+static _Atomic int64_t blocks, next_blocks = FIRST_BLOCKS, live_bytes, next_peak = PEAK_LEAST;
+static _Atomic uint64_t look_began_ns, next_for_peak_ns;
 
 _Atomic uint32_t mp_holders_taken;
 atomic_bool mp_holders_wanted;
@@ -61,6 +68,8 @@ void mp_holders_record(const uint64_t *addresses, size_t count, int kind, int ce
         if (addresses[i]) record_one(addresses[i], &row);
     if (count) return;
     record_one(0, &row);
+    uint64_t now = mp_clock_monotonic_ns(), rest = *mp_session.config.plan ? REST_OF_PLAN : REST_OF_RUN;
+    atomic_store(&next_for_peak_ns, now + rest * (now - atomic_load(&look_began_ns)));
     /* Stored last, so that the collector sees this number only after all rows. */
     if (mp_session_recording()) atomic_store(&mp_session.header->look_ended, atomic_load(&mp_holders_taken));
 }
@@ -132,6 +141,7 @@ unsigned mp_holders_due(void)
 {
     if (!mp_session_recording()) return 0;
     bool wanted = atomic_exchange(&mp_holders_wanted, false);
+    atomic_store(&look_began_ns, mp_clock_monotonic_ns());
     const struct mp_spool_look *look = &mp_session.header->look;
     uint32_t asked = atomic_load(&look->asked), budget = atomic_load(&look->budget_ms);
     if (asked && asked != atomic_load(&mp_holders_taken)) {
@@ -161,7 +171,8 @@ static bool is_time(_Atomic uint32_t *count, uint32_t first)
 void mp_holders_step(void)
 {
     if (!mp_session_recording()) return;
-    if (mp_session.config.holders && is_time(&steps, FIRST_STEPS)) atomic_store(&mp_holders_wanted, true);
+    uint32_t first = *mp_session.config.plan ? 1 : FIRST_STEPS; /* plans are short */
+    if (mp_session.config.holders && is_time(&steps, first)) atomic_store(&mp_holders_wanted, true);
     mp_holders_pass_by(true);
 }
 
@@ -174,10 +185,24 @@ static void wake_main_thread(void)
         (void)mp_syscall(SYS_tgkill, process, process, SIGURG);
 }
 
-void mp_holders_count(int change)
+/* The bytes are higher than at any look, and a rest has passed since the last one. */
+static bool is_new_peak(int64_t now)
+{
+    int64_t next = atomic_load_explicit(&next_peak, memory_order_relaxed);
+    return now >= next && mp_clock_monotonic_ns() >= atomic_load(&next_for_peak_ns) &&
+           atomic_compare_exchange_strong(&next_peak, &next, now + now / GROWN);
+}
+
+void mp_holders_count(int64_t bytes)
 {
     static _Atomic uint64_t not_before;
+    int change = bytes > 0 ? 1 : -1;
+    int64_t live = atomic_fetch_add_explicit(&live_bytes, bytes, memory_order_relaxed) + bytes;
     int64_t now = atomic_fetch_add_explicit(&blocks, change, memory_order_relaxed) + change;
+    if (bytes > 0 && is_new_peak(live)) {
+        atomic_store(&mp_holders_wanted, true);
+        mp_holders_pass_by(false);
+    }
     if (now < atomic_load_explicit(&next_blocks, memory_order_relaxed) || atomic_load(&steps)) return;
     uint64_t time = mp_clock_monotonic_ns(), begin = atomic_load(&not_before);
     uint64_t end = time + (1 + REST) * mp_session.config.holders_ms * MP_NS_PER_MS;

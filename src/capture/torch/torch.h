@@ -65,11 +65,12 @@ int mp_holders_ask(int (*ask)(void *), void *context);
 unsigned mp_holders_due(void);
 void mp_holders_wakes(int yes);
 
-/* Called at a step event of the program. With --holders a look is due after 8, 16, 32, ... steps. */
+/* Called at a step event of the program. With --holders a look is due after 8, 16, 32, ... steps, in a plan after 1, 2,
+ * 4, ... steps. */
 void mp_holders_step(void);
-/* Called with --holders, in a hook, when a tensor's block appears (1) or goes (-1). In a program without marked steps a
- * look is due when 32 blocks live, and whenever the number has doubled. */
-void mp_holders_count(int change);
+/* Called with --holders, in a hook, when a tensor's block appears (`bytes` > 0) or goes. A look is due at peaks, each
+ * higher by an eighth, and in a program without marked steps when 32 blocks live, and whenever the number has doubled. */
+void mp_holders_count(int64_t bytes);
 /* Called when an allocator is out of memory. A look is due after 1, 2, 4, 8, ... such events. In a hook. */
 void mp_holders_oom(void);
 

@@ -27,7 +27,8 @@ struct planning {
     unsigned devices, rank, world;
     char values[16];
     double selected;
-    bool random; /* random values are also made for the CPU's tensors */
+    bool random;     /* random values are also made for the CPU's tensors */
+    bool has_budget; /* the user says how long a look for holders may take */
     char folder[PATH_MAX];
     char state[PATH_MAX]; /* file that counts the devices' memory in use while processes run; "": none */
 };
@@ -180,6 +181,8 @@ static void prepare(void *context, struct mp_record_config *config)
     config->cupti = false;
     config->hooks = config->torch = true;
     config->cpu_tensors = config->cpu_throughout = false;
+    config->holders = true;
+    if (!planning->has_budget) config->holders_ms = MP_HOLDERS_MS_MOST; /* its time is not the user's */
     snprintf(config->plan, sizeof config->plan, "%.63s|%llu|%llu|%s|%u|%u|%u|%g", planning->device.key,
              (unsigned long long)planning->device.total, (unsigned long long)planning->device.context, planning->values,
              planning->devices, planning->rank, planning->world, planning->selected);
@@ -193,7 +196,7 @@ static bool report(void *context, const struct mp_collector_result *result, bool
 
 static int run_plan(const struct mp_invocation *invocation)
 {
-    struct planning planning = {.devices = 1, .world = 1};
+    struct planning planning = {.devices = 1, .world = 1, .has_budget = mp_given(invocation, MP_OPT_BUDGET)};
     struct mp_error error;
     bool all = mp_given(invocation, MP_OPT_RANK) && !strcmp(invocation->value[MP_OPT_RANK], "all");
     if (!invocation->operand_count) {
@@ -253,7 +256,7 @@ const struct mp_command mp_command_plan = {
     .options = {MP_OPT_DEVICE,      MP_OPT_DEVICES, MP_OPT_SIZE,   MP_OPT_TRY,        MP_OPT_VALUES,  MP_OPT_SELECTED,
                 MP_OPT_WORLD_SIZE,  MP_OPT_RANK,    MP_OPT_OUTPUT, MP_OPT_FORCE,      MP_OPT_JSON,    MP_OPT_STACKS,
                 MP_OPT_FREE_STACKS, MP_OPT_DEPTH,   MP_OPT_ON_OOM, MP_OPT_STEP_RANGE, MP_OPT_STEP_AT, MP_OPT_NO_SYMBOLS,
-                MP_OPT_NO_COMMAND,  MP_OPT_QUIET,   MP_OPT_STRICT},
+                MP_OPT_NO_COMMAND,  MP_OPT_BUDGET,  MP_OPT_QUIET,  MP_OPT_STRICT},
     .operands_max = SIZE_MAX,
     .stops_at_operand = true,
     .run = run_plan,

@@ -151,7 +151,7 @@ static int read_unwind(const struct mp_invocation *invocation, struct mp_record_
     return MP_EXIT_COULD_NOT;
 }
 
-static int read_options(const struct mp_invocation *invocation, struct mp_record_config *config)
+static int read_options(const struct mp_invocation *invocation, bool plans, struct mp_record_config *config)
 {
     static const struct {
         enum mp_option option;
@@ -184,7 +184,7 @@ static int read_options(const struct mp_invocation *invocation, struct mp_record
     if (!status) status = mp_running_budget(invocation, &config->holders_ms);
     if (!status) status = read_unwind(invocation, config);
     if (status) return status;
-    if (mp_given(invocation, MP_OPT_BUDGET) && !config->holders)
+    if (mp_given(invocation, MP_OPT_BUDGET) && !config->holders && !plans)
         return mp_refuse("--budget is what a look for holders may take, and needs --holders here");
     if (!*config->step_at || (config->python_stacks && !*config->step_range)) return MP_EXIT_DONE;
     return mp_refuse(*config->step_range ? "--step-at and --step-range: steps are either of the two"
@@ -347,7 +347,7 @@ int mp_snapshot_record(const struct mp_invocation *invocation, const struct mp_s
                                            .wait = mp_given(invocation, MP_OPT_WAIT),
                                            .metrics = invocation->value[MP_OPT_METRICS],
                                            .snapshot_calls = {&quiet, mp_snapshot_say_oom, mp_snapshot_say}};
-    int status = read_options(invocation, &options.record);
+    int status = read_options(invocation, way != NULL, &options.record);
     if (!status) status = read_follow(invocation, &options);
     if (!status) status = check_name(invocation);
     if (!status) status = read_snapshots(invocation, &options);

@@ -19,6 +19,19 @@ static bool is_beyond(struct mp_recording *recording, const struct mp_base_block
            (double)(address - block->address) >= mp_sampling_size(block->bytes, recording->config.sample_bytes);
 }
 
+/* Tensors' storages lie in blocks of PyTorch's allocator; one that has just been freed lies in none. A segment of the
+ * driver around it is not meant. */
+static bool is_divided(struct mp_recording *recording, uint16_t track)
+{
+    const struct mp_wire_track *tracks = mp_spool_entries(recording->spool.header, MP_TABLE_TRACKS);
+    if (tracks[track].layer != MP_LAYER_DRIVER || tracks[track].device_type == MP_DEVICE_CPU) return false;
+    for (uint16_t other = 0; other < recording->state.ledger.tracks.count; other++)
+        if (tracks[other].layer == MP_LAYER_TORCH && tracks[other].device_type == tracks[track].device_type &&
+            tracks[other].device_index == tracks[track].device_index)
+            return true;
+    return false;
+}
+
 /* The block that begins at the address, as most tensors' blocks do; else the block that contains it. */
 static struct mp_base_block *block_at(struct mp_recording *recording, uint64_t address)
 {
@@ -27,7 +40,7 @@ static struct mp_base_block *block_at(struct mp_recording *recording, uint64_t a
     unsigned best_rank = 0;
     for (uint16_t track = 0; track < ledger->tracks.count; track++) {
         struct mp_base_block *block = mp_ledger_at(ledger, track, address);
-        unsigned rank = block ? rank_of(recording, track) : 0;
+        unsigned rank = block && !is_divided(recording, track) ? rank_of(recording, track) : 0;
         if (rank > best_rank) best = block, best_rank = rank;
     }
     if (best) return best;
@@ -37,7 +50,7 @@ static struct mp_base_block *block_at(struct mp_recording *recording, uint64_t a
             (recording->config.sample_bytes && is_beyond(recording, block, address)))
             continue;
         unsigned rank = rank_of(recording, block->track);
-        if (rank > best_rank) best = block, best_rank = rank;
+        if (rank > best_rank && !is_divided(recording, block->track)) best = block, best_rank = rank;
     }
     return best;
 }
