@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/commit.h"
 #include "cli/output_file.h"
 
 #define WIDTH        80
@@ -44,7 +45,7 @@ static void wrap(struct mp_buffer *out, const char *text, int indent, int writte
 int mp_help_version(void)
 {
     struct mp_buffer out = {0};
-    mp_buffer_append_text(&out, "memprof " PACKAGE_VERSION "\n");
+    mp_buffer_append_text(&out, "memprof " PACKAGE_VERSION MP_COMMIT "\n");
     return print(&out);
 }
 

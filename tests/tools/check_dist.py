@@ -11,7 +11,7 @@ import asserted
 
 TREE = pathlib.Path(__file__).resolve().parents[2]
 # Files that only developers need, and files that make a package of the tarball.
-LEFT_OUT = (".ci/", ".clang-format", ".editorconfig", ".gitignore", "debian/")
+LEFT_OUT = (".ci/", ".github/", ".clang-format", ".editorconfig", ".gitignore", "debian/")
 
 
 def left_out(tracked, packed):

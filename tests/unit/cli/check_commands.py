@@ -567,6 +567,13 @@ class Commands(unittest.TestCase):
             closed = subprocess.run(f"{MEMPROF} {line} >&-", shell=True, cwd=self.folder, stderr=subprocess.PIPE)
             self.assertEqual(closed.returncode, 1, line)
 
+    def test_the_version_names_its_commit(self):
+        said = run("--version", self.folder).stdout.decode()
+        head = subprocess.run(["git", "-C", SOURCE, "rev-parse", "--short=12", "HEAD"], capture_output=True,
+                              text=True).stdout.strip()
+        self.assertEqual(said, f"memprof 0.1.0 ({head})\n" if head else said)
+        self.assertRegex(said, r"^memprof \d+\.\d+\.\d+( \([0-9a-f]{12}\))?\n$")
+
     def test_force_overwrites(self):
         (self.folder / "old.mp").write_bytes((self.folder / "cut.mp").read_bytes())
         self.run_in("peak train.mp -o old.mp --force").check_returncode()
