@@ -99,12 +99,10 @@ const char *softgpu_class_name(enum soft_class class);
  * `widths`: how many bytes it reads, a sum of 1, 4 and 8 for each possible number. The policy "ones" takes
  * precedence. */
 void softgpu_expect(uint64_t address, unsigned widths, uint64_t value);
-/* Describes a kernel: bytes of its code, and of local memory for each thread. False: the function does not know the
- * kernel. */
-typedef bool soft_describe(const void *function, int capability, uint64_t *bytes, uint64_t *local);
-/* Sets the function that describes kernels. The driver calls it when a kernel is first launched, under the driver's
- * lock. */
-void softgpu_describe(soft_describe *describe);
+/* The fat binary that registered a function, with the kernel's name in it; NULL: not registered there. */
+typedef const void *softgpu_find_image(const void *function, const char **name);
+/* Lets the driver ask for the kernels of a runtime, under its lock. */
+void softgpu_offer_images(softgpu_find_image *find);
 /* For libraries that launch a kernel of their own. cuBLAS takes its share of a device at its first kernel there. NCCL
  * takes its share at each launch that `connects`: the first of a communicator that carries 1 MiB or more. They return a
  * CUresult. */

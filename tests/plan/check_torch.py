@@ -294,6 +294,34 @@ class Libraries(bed.TestCase):
         self.assertNotIn("does not imitate", run.said)
 
 
+# CUB chooses how to sort and scan by the version of the code that the driver loads.
+SORTED = """
+import torch
+x = torch.rand(5000, device="cuda")
+rows = torch.nn.Embedding(100, 8, device="cuda")
+rows(torch.zeros(5000, dtype=torch.long, device="cuda")).sum().backward()
+x.sort(), x.cumsum(0), x.nonzero()
+torch.cuda.synchronize()
+print("to the end")
+"""
+
+
+class Code(bed.TestCase):
+    def test_a_device_runs_code_of_a_lower_minor_version(self):
+        run = self.execute(SORTED, how="plan", options=["--device", "rtx4090"])
+        self.assertEqual(run.output, "to the end\n")
+
+    def test_no_code_for_the_device(self):
+        old = "b200-180gb" if bed.VERSION == "2.7.1" else "v100-16gb"
+        if bed.VERSION == "2.9.1":
+            self.skipTest("it has code for each device of the table")
+        run = self.execute(SORTED, how="plan", options=["--device", old], status=1)
+        self.assertIn("no kernel image is available for execution on the device", run.said)
+        self.assertEqual(run.said.count("libtorch_cuda.so has no code for"), 1, run.said)
+        self.assertRegex(run.said, "PyTorch 2.10.0 is the last on PyPI that has it" if old.startswith("v100") else
+                         "PyTorch 2.8.0 is the first on PyPI that has it")
+
+
 class OutOfMemory(bed.TestCase):
     def test_the_first_of_all(self):
         run = self.execute("import torch\ntry:\n    torch.empty(9 << 30, dtype=torch.uint8, device='cuda')\n"

@@ -14,6 +14,9 @@
 
 #define SOFT_GRANULE ((uint64_t)2 << 20) /* physical memory and pools are multiples of it */
 #define SOFT_HOST    (-1)
+#define SOFT_BLOCK_THREADS 1024 /* most threads of a block */
+
+struct soft_code;
 
 /* ---- the ledger (ledger.c) ---- */
 
@@ -71,7 +74,9 @@ static inline uint64_t soft_round(uint64_t bytes, uint64_t to)
 
 void soft_read_profile(void);
 const char *soft_profile_name(void);
-int soft_threads_per_sm(void);
+/* How many blocks of so many threads run at once on a multiprocessor; each has that kernel's needs, and `shared` bytes of
+ * dynamic shared memory. */
+int soft_occupancy(const struct soft_code *code, int threads, uint64_t shared);
 int soft_attribute(int attribute, int physical);
 int soft_capability(void); /* 90 means 9.0 */
 /* Numbers of the profile; 0: not modelled. Most are bytes that the driver and the libraries take. The first is a
@@ -105,12 +110,8 @@ void soft_share_give(int device, enum soft_share share, uint64_t bytes);
 void soft_share_end(int device);
 /* Loads a kernel unless it is loaded. False: there is no memory. */
 bool soft_share_launch(const void *function);
-/* Forgets a kernel's handle, since another kernel may get the same one. */
-void soft_share_forget(const void *function);
 /* Called when a share grew: the recording gets a mark when the running call ends. */
 void soft_share_changed(int device, enum soft_share share);
-/* Sizes of a module that the program loaded itself. False: the handle is no module. */
-bool soft_module_code(const void *handle, uint64_t *bytes, uint64_t *local);
 
 /* ---- the contents of device memory (values.c) ---- */
 
@@ -161,6 +162,8 @@ uint64_t soft_array_bytes(const CUDA_ARRAY3D_DESCRIPTOR *descriptor, unsigned le
 void soft_free_array(struct soft_block *block);
 void soft_free_pool_block(struct soft_block *block, CUstream stream);
 void soft_free_module(struct soft_block *block);
+/* The code of a module that the program loaded itself. False: the handle is no module. */
+bool soft_module_code(const void *handle, struct soft_code *code);
 void soft_free_external(struct soft_block *block);
 
 /* ---- the tools' callbacks (call.c) ---- */

@@ -1,7 +1,6 @@
 /* Kernels, which do nothing: their attributes, and the checks at their launch. */
+#include "softgpu/driver/code.h"
 #include "softgpu/driver/driver.h"
-
-#define MOST_THREADS 1024
 
 enum {
     MAX_THREADS_PER_BLOCK,
@@ -18,33 +17,38 @@ enum {
 static CUresult launch(CUfunction function, CUstream stream, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                        unsigned x, unsigned y, unsigned z)
 {
-    if (!grid_x || !grid_y || !grid_z || !x || !y || !z || (uint64_t)x * y * z > MOST_THREADS)
+    if (!grid_x || !grid_y || !grid_z || !x || !y || !z || (uint64_t)x * y * z > SOFT_BLOCK_THREADS)
         return CUDA_ERROR_INVALID_VALUE;
+    if (!soft_kernel_of(function, false)->code.binary) return CUDA_ERROR_NO_BINARY_FOR_GPU;
     soft_values_changed();
     if (!soft_share_launch(function)) return CUDA_ERROR_OUT_OF_MEMORY;
     soft_capture(stream, CU_GRAPH_NODE_TYPE_KERNEL);
     return CUDA_SUCCESS;
 }
 
-static CUresult attribute(int *value, int which)
+static CUresult attribute(int *value, int which, const void *function)
 {
-    CUcontext context = soft_current();
-    int capability = context ? 10 * soft_attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 0) +
-                                   soft_attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0)
-                             : 0;
-    const int values[] = {[MAX_THREADS_PER_BLOCK] = MOST_THREADS,
-                          [NUM_REGS] = 32,
-                          [PTX_VERSION] = capability,
-                          [BINARY_VERSION] = capability,
-                          [MAX_DYNAMIC_SHARED] = 49152};
+    if (!soft_current()) return CUDA_ERROR_INVALID_CONTEXT;
+    struct soft_code code = soft_kernel_of(function, true)->code;
+    if (!code.binary) return CUDA_ERROR_NO_BINARY_FOR_GPU;
+    const int values[] = {[MAX_THREADS_PER_BLOCK] = (int)code.threads,
+                          [SHARED_SIZE] = (int)code.shared,
+                          [CONST_SIZE] = (int)code.constants,
+                          [LOCAL_SIZE] = (int)code.local,
+                          [NUM_REGS] = (int)code.registers,
+                          [PTX_VERSION] = code.ptx,
+                          [BINARY_VERSION] = code.binary,
+                          [MAX_DYNAMIC_SHARED] = 49152 - (int)code.shared};
     *value = which >= 0 && which <= MAX_DYNAMIC_SHARED ? values[which] : 0;
     return CUDA_SUCCESS;
 }
 
-static CUresult occupancy(int *blocks, int block_size)
+static CUresult occupancy(int *blocks, const void *function, int threads, size_t shared)
 {
-    int most = block_size > 0 ? soft_threads_per_sm() / block_size : 1;
-    *blocks = most > 0 ? most : 1;
+    if (!soft_current()) return CUDA_ERROR_INVALID_CONTEXT;
+    struct soft_code code = soft_kernel_of(function, true)->code;
+    if (!code.binary) return CUDA_ERROR_NO_BINARY_FOR_GPU;
+    *blocks = soft_occupancy(&code, threads, shared);
     return CUDA_SUCCESS;
 }
 
@@ -71,10 +75,10 @@ static CUresult link_begun(void **to)
 }
 
 ENTRY(cuModuleGetFunction, find_function(hfunc, hmod), (CUfunction *, hfunc), (CUmodule, hmod), (const char *, name))
-ENTRY(cuFuncGetAttribute, attribute(pi, attrib), (int *, pi), (int, attrib), (CUfunction, hfunc))
+ENTRY(cuFuncGetAttribute, attribute(pi, attrib, hfunc), (int *, pi), (int, attrib), (CUfunction, hfunc))
 ENTRY(cuFuncSetAttribute, CUDA_SUCCESS, (CUfunction, hfunc), (int, attrib), (int, value))
-ENTRY(cuOccupancyMaxActiveBlocksPerMultiprocessor, occupancy(numBlocks, blockSize), (int *, numBlocks),
-      (CUfunction, func), (int, blockSize), (size_t, dynamicSMemSize))
+ENTRY(cuOccupancyMaxActiveBlocksPerMultiprocessor, occupancy(numBlocks, func, blockSize, dynamicSMemSize),
+      (int *, numBlocks), (CUfunction, func), (int, blockSize), (size_t, dynamicSMemSize))
 ENTRY(cuLaunchKernelEx,
       launch(f, config->hStream, config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX,
              config->blockDimY, config->blockDimZ),
@@ -133,7 +137,8 @@ ENTRY(cuLibraryGetKernelCount, put_number((int *)count, 1), (unsigned *, count),
 ENTRY(cuLibraryEnumerateKernels, put_kernels(kernels, numKernels, lib), (CUfunction *, kernels), (unsigned, numKernels),
       (CUlibrary, lib))
 ENTRY(cuKernelGetFunction, find_function(pFunc, (CUmodule)kernel), (CUfunction *, pFunc), (CUfunction, kernel))
-ENTRY(cuKernelGetAttribute, attribute(pi, attrib), (int *, pi), (int, attrib), (CUfunction, kernel), (CUdevice, dev))
+ENTRY(cuKernelGetAttribute, attribute(pi, attrib, kernel), (int *, pi), (int, attrib), (CUfunction, kernel),
+      (CUdevice, dev))
 ENTRY(cuKernelSetAttribute, CUDA_SUCCESS, (int, attrib), (int, val), (CUfunction, kernel), (CUdevice, dev))
 ENTRY(cuKernelSetCacheConfig, CUDA_SUCCESS, (CUfunction, kernel), (int, config), (CUdevice, dev))
 ENTRY(cuKernelGetName, put_name(name), (const char **, name), (CUfunction, hfunc))
@@ -142,8 +147,8 @@ ENTRY(cuOccupancyMaxActiveClusters, put_number(numClusters, CLUSTERS), (int *, n
       (const CUlaunchConfig *, config))
 ENTRY(cuOccupancyMaxPotentialClusterSize, put_number(clusterSize, CLUSTER_SIZE), (int *, clusterSize),
       (CUfunction, func), (const CUlaunchConfig *, config))
-ENTRY(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, occupancy(numBlocks, blockSize), (int *, numBlocks),
-      (CUfunction, func), (int, blockSize), (size_t, dynamicSMemSize), (unsigned, flags))
+ENTRY(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, occupancy(numBlocks, func, blockSize, dynamicSMemSize),
+      (int *, numBlocks), (CUfunction, func), (int, blockSize), (size_t, dynamicSMemSize), (unsigned, flags))
 ENTRY(cuOccupancyAvailableDynamicSMemPerBlock, put_bytes(bytes, SHARED_PER_BLOCK), (size_t *, bytes),
       (CUfunction, func), (int, numBlocks), (int, blockSize))
 ENTRY(cuCtxGetLimit, put_bytes(pvalue, 0), (size_t *, pvalue), (int, limit))

@@ -5,8 +5,8 @@
  *     variable NAME BYTES
  *     managed NAME BYTES
  */
+#include "softgpu/driver/code.h"
 #include "softgpu/driver/driver.h"
-#include "softgpu/elf.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@
 #define IMAGE_LEAST 64 /* an image has at least this many bytes, so these may be read */
 
 struct module {
-    uint64_t bytes, local; /* `bytes`: size of its code; `local`: local memory of each thread */
+    struct soft_code code;
     size_t count;
     uint64_t addresses[VARIABLES];
     char *names[VARIABLES]; /* never freed, since records point at them */
@@ -78,18 +78,16 @@ void soft_free_module(struct soft_block *block)
         soft_free_address(variable->address, variable->bytes);
         soft_remove(variable);
     }
-    soft_share_forget((void *)(uintptr_t)block->address);
+    soft_code_forget((void *)(uintptr_t)block->address);
     free((void *)(uintptr_t)block->address);
     soft_remove(block);
 }
 
-bool soft_module_code(const void *handle, uint64_t *bytes, uint64_t *local)
+bool soft_module_code(const void *handle, struct soft_code *code)
 {
     const struct soft_block *block = soft_find_like(SOFT_module, (uint64_t)(uintptr_t)handle);
     if (!block || (block->class != SOFT_module && block->class != SOFT_library)) return false;
-    const struct module *module = block->more;
-    *bytes = module->bytes;
-    *local = module->local;
+    *code = ((const struct module *)block->more)->code;
     return true;
 }
 
@@ -99,16 +97,14 @@ static CUresult load(enum soft_class class, void *to, const char *image)
     if (!context) return CUDA_ERROR_INVALID_CONTEXT;
     bool own = image && !strncmp(image, first_line, sizeof first_line - 1);
     if (!to || !image || (!own && !is_code(image))) return CUDA_ERROR_INVALID_IMAGE;
+    struct soft_code code = soft_code_of_image(own ? NULL : image, NULL, soft_capability(), true);
+    if (!code.binary) return CUDA_ERROR_NO_BINARY_FOR_GPU;
     void *handle = malloc(16);
     struct module *module = calloc(1, sizeof *module);
     if (!handle || !module) abort();
     struct soft_block *block = soft_add(class, context->device, (uint64_t)(uintptr_t)handle, 0, context);
     block->more = module;
-    struct soft_elf elf;
-    if (!memcmp(image, ELFMAG, SELFMAG) && soft_elf_open(&elf, image, soft_elf_length(image))) {
-        module->bytes = soft_elf_code(&elf, NULL);
-        module->local = soft_elf_local(&elf, NULL);
-    }
+    module->code = code;
     for (const char *line = own ? image + sizeof first_line - 1 : NULL; line && *line; line = strchr(line, '\n')) {
         line += *line == '\n';
         if (add_variable(module, context, line)) continue;

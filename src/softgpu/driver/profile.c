@@ -2,6 +2,7 @@
  * The devices' properties: $SOFTGPU_PROFILE, "name=NVIDIA A100-SXM4-40GB;cc=80;sms=108;...". Missing values are those
  * of a device with compute capability 8.6 and 80 multiprocessors.
  */
+#include "softgpu/driver/code.h"
 #include "softgpu/driver/driver.h"
 
 #include <stdlib.h>
@@ -12,7 +13,7 @@ enum { NAME_ROOM = 256 };
 static struct {
     char name[NAME_ROOM];
     int kernels, local_threads, graph_node, cublas, nccl, multicast;
-    int cc, sms, threads_per_sm, shared_per_block, shared_per_sm, l2, clock, memory_clock, bus_width;
+    int cc, sms, blocks, threads_per_sm, shared_per_block, shared_per_sm, l2, clock, memory_clock, bus_width;
 } profile = {.name = "Stand-in GPU",
              .cc = 86,
              .sms = 80,
@@ -41,13 +42,14 @@ static const struct {
             {"bus_width", &profile.bus_width}};
 
 /* From the CUDA programming guide's table of technical specifications. PyTorch derives the size of scratch memory for
- * reductions from the threads per multiprocessor. */
+ * reductions from the threads per multiprocessor. `blocks`: most blocks of a multiprocessor. */
 static const struct {
-    int cc, threads_per_sm, shared_per_block, shared_per_sm;
+    int cc, threads_per_sm, shared_per_block, shared_per_sm, blocks;
 } capabilities[] = {
-    {70, 2048, 98304, 98304},    {75, 1024, 65536, 65536},    {80, 2048, 166912, 167936},  {86, 1536, 101376, 102400},
-    {87, 1536, 166912, 167936},  {89, 1536, 101376, 102400},  {90, 2048, 232448, 233472},  {100, 2048, 232448, 233472},
-    {103, 2048, 232448, 233472}, {110, 1536, 232448, 233472}, {120, 1536, 101376, 102400}, {121, 1536, 101376, 102400},
+    {70, 2048, 98304, 98304, 32},    {75, 1024, 65536, 65536, 16},    {80, 2048, 166912, 167936, 32},
+    {86, 1536, 101376, 102400, 16},  {87, 1536, 166912, 167936, 16},  {89, 1536, 101376, 102400, 24},
+    {90, 2048, 232448, 233472, 32},  {100, 2048, 232448, 233472, 32}, {103, 2048, 232448, 233472, 32},
+    {110, 1536, 232448, 233472, 24}, {120, 1536, 101376, 102400, 24}, {121, 1536, 101376, 102400, 24},
 };
 
 static void read_key(const char *text, size_t length)
@@ -74,6 +76,7 @@ void soft_read_profile(void)
     for (size_t i = 0; i < sizeof capabilities / sizeof capabilities[0]; i++)
         if (capabilities[i].cc <= profile.cc) nearest = i;
     if (!profile.threads_per_sm) profile.threads_per_sm = capabilities[nearest].threads_per_sm;
+    profile.blocks = capabilities[nearest].blocks;
     if (!profile.local_threads) profile.local_threads = profile.threads_per_sm;
     if (!profile.shared_per_block) profile.shared_per_block = capabilities[nearest].shared_per_block;
     if (!profile.shared_per_sm) profile.shared_per_sm = capabilities[nearest].shared_per_sm;
@@ -97,9 +100,18 @@ uint64_t soft_profile_share(enum soft_profile_share which)
     return (uint64_t)shares[which];
 }
 
-int soft_threads_per_sm(void)
+int soft_occupancy(const struct soft_code *code, int threads, uint64_t shared)
 {
-    return profile.threads_per_sm;
+    enum { REGISTERS = 65536, UNIT = 256, RESERVED = 1024 };
+    int warps = (threads + 31) / 32, most = profile.blocks;
+    if (threads <= 0 || threads > (int)code->threads) return 0;
+    int by_threads = profile.threads_per_sm / 32 / warps;
+    int by_registers = REGISTERS / (int)((code->registers * 32 + UNIT - 1) / UNIT * UNIT) / warps;
+    uint64_t used = code->shared + shared + (profile.cc >= 80 ? RESERVED : 0);
+    int by_shared = used ? (int)((uint64_t)profile.shared_per_sm / used) : most;
+    if (by_threads < most) most = by_threads;
+    if (by_registers < most) most = by_registers;
+    return by_shared < most ? by_shared : most;
 }
 
 /* Attributes that are not in the table have the value 1: a program that asks for a feature gets it. */
@@ -138,7 +150,7 @@ int soft_attribute(int attribute, int physical)
         {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, profile.shared_per_sm},
         {CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR, 65536},
         {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, profile.shared_per_block},
-        {CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR, profile.cc == 80 || profile.cc >= 90 ? 32 : 16},
+        {CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR, profile.blocks},
         {CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED, 0},
         {CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED, profile.multicast > 0},
     };

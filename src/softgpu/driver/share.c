@@ -6,23 +6,12 @@
  */
 #include "softgpu/driver/driver.h"
 
-#include <stdlib.h>
+#include "softgpu/driver/code.h"
 
-#define PAGE      4096 /* each kernel's code begins at a page */
-#define DESCRIBED 4    /* number of runtimes that may describe kernels: one of each major version */
+#define PAGE 4096 /* each kernel's code begins at a page */
 
 static const char *const names[SOFT_SHARES] = {"kernels", "local memory", "graphs", "cuBLAS", "NCCL"};
 static uint64_t used[SOFT_DEVICES][SOFT_SHARES], reserved[SOFT_DEVICES][SOFT_SHARES];
-static soft_describe *describers[DESCRIBED];
-static struct {
-    struct loaded {
-        const void *function;
-        uint64_t bytes, local; /* size of its code; local memory of each thread */
-        uint32_t devices;      /* devices on which it is loaded: one bit each */
-        bool described;
-    } * at;
-    size_t count, room;
-} kernels;
 
 const char *soft_share_name(enum soft_share share)
 {
@@ -57,57 +46,7 @@ void soft_share_end(int device)
         if (reserved[device][share]) soft_give(device, reserved[device][share]);
         used[device][share] = reserved[device][share] = 0;
     }
-    for (size_t i = 0; i < kernels.room; i++)
-        kernels.at[i].devices &= ~(1u << device);
-}
-
-EXPORTED void softgpu_describe(soft_describe *describe)
-{
-    pthread_mutex_lock(&soft_lock);
-    for (size_t i = 0; i < DESCRIBED; i++) {
-        if (describers[i]) continue;
-        describers[i] = describe;
-        break;
-    }
-    pthread_mutex_unlock(&soft_lock);
-}
-
-static struct loaded *slot_of(struct loaded *at, size_t room, const void *function)
-{
-    size_t i = (size_t)(((uintptr_t)function * 0x9e3779b97f4a7c15) >> 20) & (room - 1);
-    while (at[i].function && at[i].function != function)
-        i = (i + 1) & (room - 1);
-    return &at[i];
-}
-
-static struct loaded *find_loaded(const void *function)
-{
-    if (2 * kernels.count >= kernels.room) {
-        size_t room = kernels.room ? 2 * kernels.room : 1024;
-        struct loaded *larger = calloc(room, sizeof *larger);
-        if (!larger) abort();
-        for (size_t i = 0; i < kernels.room; i++)
-            if (kernels.at[i].function) *slot_of(larger, room, kernels.at[i].function) = kernels.at[i];
-        free(kernels.at);
-        kernels.at = larger;
-        kernels.room = room;
-    }
-    struct loaded *found = slot_of(kernels.at, kernels.room, function);
-    kernels.count += !found->function;
-    found->function = function;
-    if (found->described) return found;
-    found->described = true;
-    found->bytes = found->local = 0;
-    if (soft_module_code(function, &found->bytes, &found->local)) return found;
-    for (size_t i = 0; i < DESCRIBED && describers[i]; i++)
-        if (describers[i](function, soft_capability(), &found->bytes, &found->local)) break;
-    return found;
-}
-
-void soft_share_forget(const void *function)
-{
-    struct loaded *found = kernels.room ? slot_of(kernels.at, kernels.room, function) : NULL;
-    if (found) found->described = false, found->devices = 0;
+    soft_code_unload(device);
 }
 
 /* Takes local memory: `bytes` for every thread that the device can run at once. */
@@ -122,11 +61,11 @@ bool soft_share_launch(const void *function)
 {
     CUcontext context = soft_current();
     if (!context || !soft_profile_share(SOFT_PROFILE_KERNELS)) return true;
-    struct loaded *kernel = find_loaded(function);
-    if (kernel->devices & 1u << context->device) return true;
-    kernel->devices |= 1u << context->device;
-    return soft_share_take(context->device, SOFT_SHARE_KERNELS, soft_round(kernel->bytes, PAGE)) &&
-           take_local(context->device, kernel->local);
+    struct soft_kernel *kernel = soft_kernel_of(function, true);
+    if (kernel->loaded & 1u << context->device) return true;
+    kernel->loaded |= 1u << context->device;
+    return soft_share_take(context->device, SOFT_SHARE_KERNELS, soft_round(kernel->code.bytes, PAGE)) &&
+           take_local(context->device, kernel->code.local);
 }
 
 static CUresult library_launch(enum soft_share share, enum soft_profile_share size, bool takes, CUstream stream)

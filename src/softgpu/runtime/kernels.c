@@ -4,6 +4,9 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "softgpu/driver_function.h"
+#include "softgpu/softgpu.h"
+
 static struct {
     struct softrt_kernel *at;
     size_t count, room;
@@ -46,4 +49,19 @@ bool softrt_find_kernel(const void *function, struct softrt_kernel *kernel)
     if (found) *kernel = *found;
     pthread_mutex_unlock(&lock);
     return found != NULL;
+}
+
+static const void *image_of(const void *function, const char **name)
+{
+    struct softrt_kernel kernel;
+    if (!softrt_find_kernel(function, &kernel)) return NULL;
+    *name = kernel.name;
+    return kernel.wrapper;
+}
+
+void softrt_offer_images(void)
+{
+    __typeof__(softgpu_offer_images) *offer;
+    SOFT_DRIVER_FUNCTION(offer, "softgpu_offer_images");
+    if (offer) offer(image_of);
 }

@@ -103,18 +103,19 @@ EXPORTED cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const
 
 EXPORTED cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *to, const void *function)
 {
-    (void)function;
+    enum { THREADS, SHARED, CONSTANTS, LOCAL, REGISTERS, PTX, BINARY, CACHE, DYNAMIC, ATTRIBUTES }; /* the driver's */
+    int values[ATTRIBUTES] = {0};
     cudaError_t error = softrt_ready();
-    int major = 0, minor = 0;
-    if (!error)
-        error = soft_driver.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, softrt_device);
-    if (!error)
-        error = soft_driver.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, softrt_device);
-    *to = (struct cudaFuncAttributes){.maxThreadsPerBlock = 1024,
-                                      .numRegs = 32,
-                                      .ptxVersion = 10 * major + minor,
-                                      .binaryVersion = 10 * major + minor,
-                                      .maxDynamicSharedSizeBytes = 49152};
+    for (int i = 0; !error && i < ATTRIBUTES; i++)
+        error = soft_driver.cuFuncGetAttribute(&values[i], i, (CUfunction)(uintptr_t)function);
+    *to = (struct cudaFuncAttributes){.sharedSizeBytes = (size_t)values[SHARED],
+                                      .constSizeBytes = (size_t)values[CONSTANTS],
+                                      .localSizeBytes = (size_t)values[LOCAL],
+                                      .maxThreadsPerBlock = values[THREADS],
+                                      .numRegs = values[REGISTERS],
+                                      .ptxVersion = values[PTX],
+                                      .binaryVersion = values[BINARY],
+                                      .maxDynamicSharedSizeBytes = values[DYNAMIC]};
     return softrt_keep(error);
 }
 

@@ -80,6 +80,8 @@
     F(cuIpcOpenMemHandle, 11000, cuIpcOpenMemHandle_v2)                                                                \
     F(cuIpcCloseMemHandle, 4010, cuIpcCloseMemHandle)                                                                  \
     F(cuOccupancyMaxActiveBlocksPerMultiprocessor, 6050, cuOccupancyMaxActiveBlocksPerMultiprocessor)                  \
+    F(cuGetErrorString, 6000, cuGetErrorString)                                                                        \
+    F(cuFuncGetAttribute, 2020, cuFuncGetAttribute)                                                                    \
     F(cuLaunchKernel, 4000, cuLaunchKernel)
 
 struct soft_driver {
@@ -111,6 +113,8 @@ struct softrt_kernel {
 void softrt_register_kernel(const void *function, const char *name, const void *wrapper);
 /* Finds a registered kernel. False: no code registered it; `kernel` then has no name. Any thread. */
 bool softrt_find_kernel(const void *function, struct softrt_kernel *kernel);
+/* Lets the driver ask for the code of kernels. Called once. */
+void softrt_offer_images(void);
 
 /* ---- made-up results of kernels (answers.c) ---- */
 
@@ -119,11 +123,6 @@ bool softrt_find_kernel(const void *function, struct softrt_kernel *kernel);
 void softrt_look_at_name(struct softrt_kernel *kernel);
 /* Called after the thread has launched the kernel. */
 void softrt_expect_answer(const void *function, void *const *arguments);
-
-/* ---- the code of kernels (code.c) ---- */
-
-/* Lets the driver ask how much memory a kernel takes. Called once. */
-void softrt_offer_code(void);
 
 /* ---- the contents of boolean tensors (truths.c) ---- */
 

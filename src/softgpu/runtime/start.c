@@ -45,7 +45,7 @@ static void start(void)
     memcpy(&soft_driver.symbol, &found, sizeof found);
     RUNTIME_NEEDS(FIND)
 #undef FIND
-    softrt_offer_code();
+    softrt_offer_images();
     start_error = soft_driver.cuInit(0);
     if (!start_error) start_error = soft_driver.cuDeviceGetCount(&device_count);
     if (!start_error && !device_count) start_error = cudaErrorNoDevice;
@@ -146,40 +146,53 @@ EXPORTED cudaError_t cudaPeekAtLastError(void)
     return last_error;
 }
 
+/* `text` NULL: the driver's for the same number. */
 static const struct {
     cudaError_t error;
     const char *name, *text;
 } errors[] = {
-    {cudaSuccess, "cudaSuccess", "no error"},
-    {cudaErrorInvalidValue, "cudaErrorInvalidValue", "invalid argument"},
-    {CUDA_ERROR_OUT_OF_MEMORY, "cudaErrorMemoryAllocation", "out of memory"},
-    {CUDA_ERROR_NOT_INITIALIZED, "cudaErrorInitializationError", "initialization error"},
-    {cudaErrorInvalidConfiguration, "cudaErrorInvalidConfiguration", "invalid configuration argument"},
-    {cudaErrorInsufficientDriver, "cudaErrorInsufficientDriver",
-     "CUDA driver version is insufficient for CUDA runtime version"},
-    {cudaErrorNoDevice, "cudaErrorNoDevice", "no CUDA-capable device is detected"},
-    {cudaErrorInvalidDevice, "cudaErrorInvalidDevice", "invalid device ordinal"},
-    {CUDA_ERROR_INVALID_CONTEXT, "cudaErrorDeviceUninitialized", "invalid device context"},
-    {CUDA_ERROR_INVALID_HANDLE, "cudaErrorInvalidResourceHandle", "invalid resource handle"},
-    {CUDA_ERROR_NOT_FOUND, "cudaErrorSymbolNotFound", "named symbol not found"},
-    {CUDA_ERROR_NOT_READY, "cudaErrorNotReady", "device not ready"},
-    {CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, "cudaErrorHostMemoryAlreadyRegistered",
-     "part or all of the requested memory range is already mapped"},
-    {CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, "cudaErrorHostMemoryNotRegistered",
-     "pointer does not correspond to a registered memory region"},
-    {cudaErrorNotSupported, "cudaErrorNotSupported", "operation not supported"},
+    {0, "cudaSuccess", NULL},
+    {1, "cudaErrorInvalidValue", NULL},
+    {2, "cudaErrorMemoryAllocation", NULL},
+    {3, "cudaErrorInitializationError", NULL},
+    {4, "cudaErrorCudartUnloading", NULL},
+    {9, "cudaErrorInvalidConfiguration", "invalid configuration argument"},
+    {35, "cudaErrorInsufficientDriver", "CUDA driver version is insufficient for CUDA runtime version"},
+    {98, "cudaErrorInvalidDeviceFunction", "invalid device function"},
+    {100, "cudaErrorNoDevice", NULL},
+    {101, "cudaErrorInvalidDevice", NULL},
+    {200, "cudaErrorInvalidKernelImage", NULL},
+    {201, "cudaErrorDeviceUninitialized", NULL},
+    {209, "cudaErrorNoKernelImageForDevice", NULL},
+    {217, "cudaErrorPeerAccessUnsupported", NULL},
+    {400, "cudaErrorInvalidResourceHandle", NULL},
+    {401, "cudaErrorIllegalState", NULL},
+    {500, "cudaErrorSymbolNotFound", NULL},
+    {600, "cudaErrorNotReady", NULL},
+    {704, "cudaErrorPeerAccessAlreadyEnabled", NULL},
+    {705, "cudaErrorPeerAccessNotEnabled", NULL},
+    {709, "cudaErrorContextIsDestroyed", NULL},
+    {712, "cudaErrorHostMemoryAlreadyRegistered", NULL},
+    {713, "cudaErrorHostMemoryNotRegistered", NULL},
+    {801, "cudaErrorNotSupported", NULL},
+    {900, "cudaErrorStreamCaptureUnsupported", NULL},
+    {901, "cudaErrorStreamCaptureInvalidated", NULL},
+    {999, "cudaErrorUnknown", NULL},
 };
 
 EXPORTED const char *cudaGetErrorName(cudaError_t error)
 {
     for (size_t i = 0; i < sizeof errors / sizeof errors[0]; i++)
         if (errors[i].error == error) return errors[i].name;
-    return "cudaErrorUnknown";
+    return "unrecognized error code"; /* NVIDIA's words */
 }
 
 EXPORTED const char *cudaGetErrorString(cudaError_t error)
 {
+    const char *text = NULL;
     for (size_t i = 0; i < sizeof errors / sizeof errors[0]; i++)
-        if (errors[i].error == error) return errors[i].text;
-    return "unknown error";
+        if (errors[i].error == error && errors[i].text) return errors[i].text;
+    pthread_once(&once, start);
+    if (soft_driver.cuGetErrorString) soft_driver.cuGetErrorString((CUresult)error, &text);
+    return text ? text : "unrecognized error code";
 }
