@@ -216,7 +216,8 @@ static bool is_any_missing(const struct mp_holders *holders, size_t first)
 static void add_site(const struct mp_model *model, struct mp_holders *holders, const struct mp_placements *placements,
                      const struct held *held, size_t count)
 {
-    struct mp_holders_site site = {.stack = held->stack, .track = held->track, .first = holders->holders.count};
+    struct mp_holders_site site = {
+        .stack = held->stack, .track = held->track, .look = held->look, .first = holders->holders.count};
     for (size_t i = 0; i < count; i++) {
         uint64_t bytes = model->blocks.bytes[held[i].block];
         if (bytes == MP_BYTES_UNKNOWN) bytes = 0;

@@ -26,6 +26,7 @@ struct mp_holders_site {
     uint16_t track;
     uint64_t blocks, bytes; /* those that lived at its last look */
     size_t first, count;    /* indices into mp_holders.holders */
+    uint32_t look;          /* that look, as an index into mp_model.looks; MP_NONE or more than there are: unknown */
     const char *note;       /* what that look left out, if some blocks have no holder; NULL: nothing */
 };
 

@@ -291,7 +291,7 @@ static enum mp_status take_leaks(struct taker *t, struct mp_job_process *process
                                            .first_step = finding->first_step,
                                            .holder = holder_of(t, &leaks, finding),
                                            .class = (uint8_t)finding->class,
-                                           .certain = finding->certain};
+                                           .certain = finding->confidence == MP_LEAK_CERTAIN};
         if (finding->sum.sites) mp_vec_add(&t->job->rows.findings, row); /* one row for each cause */
         if (!mp_leak_is_leak(finding)) continue;
         process->growth += growth;

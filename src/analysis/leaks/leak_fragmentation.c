@@ -2,8 +2,10 @@
 
 #include <stdlib.h>
 
+#include "analysis/leaks/leak_limits.h"
 #include "analysis/sites/level.h"
 #include "base/memory.h"
+#include "model/track.h"
 
 /* One track's reserved and allocated bytes at each boundary. */
 struct held {
@@ -53,7 +55,7 @@ static bool is_fragmenting(const struct held *held, uint32_t last, struct mp_lea
 }
 
 void mp_leak_find_fragmentation(const struct mp_model *model, const struct mp_steps *steps, uint16_t only,
-                                const struct mp_leak_places *places, struct mp_leaks *leaks)
+                                const struct mp_leak_places *places, struct mp_leak_findings *findings)
 {
     if (!places->enough) return;
     for (uint16_t track = 0; track < model->tracks.count; track++) {
@@ -61,9 +63,13 @@ void mp_leak_find_fragmentation(const struct mp_model *model, const struct mp_st
         if (only != MP_TRACK_NONE && only != track) continue;
         size_t count = (size_t)places->last + 1;
         struct held held = {mp_alloc_zeroed(count, sizeof(uint64_t)), mp_alloc_zeroed(count, sizeof(uint64_t)), false};
-        struct mp_leak_finding finding = {.class = MP_LEAK_FRAGMENTATION, .track = track, .eta_oom_steps = UINT64_MAX};
+        struct mp_leak_finding finding = {.class = MP_LEAK_FRAGMENTATION,
+                                          .confidence = MP_LEAK_PROBABLE,
+                                          .why.test = MP_LEAK_BY_RESERVED,
+                                          .track = track,
+                                          .eta_oom_steps = UINT64_MAX};
         follow(model, steps->at + places->first_step, places->last, track, &held);
-        if (is_fragmenting(&held, places->last, &finding)) mp_vec_add(&leaks->findings, finding);
+        if (is_fragmenting(&held, places->last, &finding)) mp_vec_add(findings, finding);
         free(held.reserved);
         free(held.allocated);
     }

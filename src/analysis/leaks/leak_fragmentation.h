@@ -4,9 +4,9 @@
  */
 #pragma once
 
+#include "analysis/leaks/leak_finding.h"
 #include "analysis/leaks/leak_places.h"
-#include "analysis/leaks/leaks.h"
 
 /* Adds a finding for each fragmenting track whose allocator reports its total. `only`: MP_TRACK_NONE: all tracks. */
 void mp_leak_find_fragmentation(const struct mp_model *model, const struct mp_steps *steps, uint16_t only,
-                                const struct mp_leak_places *places, struct mp_leaks *leaks);
+                                const struct mp_leak_places *places, struct mp_leak_findings *findings);

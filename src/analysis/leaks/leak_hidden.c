@@ -4,22 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/device/plan.h"
 #include "analysis/sites/level.h"
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/order.h"
 #include "model/track.h"
-
-#define PARTS          32                   /* equal parts of the steps; fewer if there are few readings: */
-#define PARTS_PROOF    8                    /* with fewer parts, growth is no proof of a leak */
-#define PARTS_LEAST    5                    /* by chance, three of four parts rise one time in eight */
-#define SAMPLES_A_PART 3                    /* with fewer readings, the lowest value of a part is chance */
-#define READ_WITHIN_NS (100 * MP_NS_PER_MS) /* a growing process is read at least this often */
-#define GROWN_MIN      (16u << 20)          /* bytes: heaps and interpreters grow by less on their own */
-#define GROWN_SOME     (4u << 20)           /* bytes: less is not worth a note */
-#define SHARE_MIN      0.05                 /* of the first value */
-/* Host memory that a block costs beyond its bytes: objects, a graph's nodes. */
-#define BYTES_A_BLOCK 4096
 
 /* How a track counts in its device's used memory. */
 enum part_of { NOTHING, LIVE, RESERVED };
@@ -41,7 +31,7 @@ struct share {
 
 /* The steps in equal parts. The first quarter of the parts is the warm-up. */
 struct parts {
-    struct part at[PARTS];
+    struct part at[MP_LEAK_PARTS];
     uint32_t count;
     bool brief; /* too few readings for a proof */
 };
@@ -149,7 +139,7 @@ static void fill_parts(struct sweep *sweep, const struct mp_step *steps, uint32_
     for (uint32_t i = 1; i < parts->count; i++) {
         if (parts->at[i].samples || parts->at[i - 1].sample == UINT64_MAX) continue;
         uint32_t first = (i * last + parts->count - 1) / parts->count, end = ((i + 1) * last - 1) / parts->count;
-        parts->at[i].passed_over = steps[end].end_ns - steps[first].start_ns < READ_WITHIN_NS;
+        parts->at[i].passed_over = steps[end].end_ns - steps[first].start_ns < (MP_LEAK_READ_WITHIN_MS * MP_NS_PER_MS);
         parts->at[i].sample = parts->at[i - 1].sample;
         parts->at[i].when = (double)i * last / parts->count;
     }
@@ -159,16 +149,16 @@ static void fill_parts(struct sweep *sweep, const struct mp_step *steps, uint32_
 static uint32_t count_parts(const struct mp_model *model, const struct mp_step *steps, uint32_t last,
                             const struct share *share, bool *brief)
 {
-    uint32_t readings = 0, parts = PARTS;
+    uint32_t readings = 0, parts = MP_LEAK_PARTS;
     mp_vec_each (const struct mp_sample, sample, &model->samples) {
         readings += sample->counter == share->counter && sample->time_ns >= steps[0].start_ns &&
                     sample->time_ns < steps[last].start_ns;
     }
-    if (readings / SAMPLES_A_PART < parts) parts = readings / SAMPLES_A_PART;
-    *brief = parts < PARTS_PROOF;
-    if (*brief) parts = readings < PARTS_PROOF ? readings : PARTS_PROOF;
+    if (readings / MP_LEAK_SAMPLES_A_PART < parts) parts = readings / MP_LEAK_SAMPLES_A_PART;
+    *brief = parts < MP_LEAK_PARTS_PROOF;
+    if (*brief) parts = readings < MP_LEAK_PARTS_PROOF ? readings : MP_LEAK_PARTS_PROOF;
     if (last < parts) parts = last;
-    return parts < PARTS_LEAST ? 0 : parts;
+    return parts < MP_LEAK_PARTS_LEAST ? 0 : parts;
 }
 
 MP_ORDER(by_size, double, MP_COMPARE(*a, *b))
@@ -176,7 +166,7 @@ MP_ORDER(by_size, double, MP_COMPARE(*a, *b))
 /* Theil and Sen's slope over the steps. */
 static double slope_of(const uint64_t *rest, const double *when, uint32_t count)
 {
-    double slopes[PARTS * PARTS / 2];
+    double slopes[MP_LEAK_PARTS * MP_LEAK_PARTS / 2];
     size_t found = 0;
     for (uint32_t i = 0; i < count; i++)
         for (uint32_t k = i + 1; k < count; k++)
@@ -191,8 +181,8 @@ static double slope_of(const uint64_t *rest, const double *when, uint32_t count)
  * interpreters. */
 static bool judge(const struct parts *parts, uint32_t last, struct mp_leak_finding *finding, bool *much)
 {
-    uint64_t rest[PARTS];
-    double when[PARTS];
+    uint64_t rest[MP_LEAK_PARTS];
+    double when[MP_LEAK_PARTS];
     uint32_t from = parts->count / 4, count = 0, rises = 0;
     while (from < parts->count && parts->at[from].sample == UINT64_MAX)
         from++; /* the first readings may come long after the program's begin */
@@ -204,10 +194,10 @@ static bool judge(const struct parts *parts, uint32_t last, struct mp_leak_findi
         rises += count && rest[count] > rest[count - 1];
         count++;
     }
-    if (count < PARTS_LEAST - 1) return false;
+    if (count < MP_LEAK_PARTS_LEAST - 1) return false;
     uint64_t first = rest[0], middle = rest[count / 2], end = rest[count - 1];
-    *much = end >= first + GROWN_MIN && (double)(end - first) >= SHARE_MIN * (double)first;
-    if (!*much && (parts->brief || end < first + GROWN_SOME)) return false;
+    *much = end >= first + MP_LEAK_GROWN_MIN && (double)(end - first) >= MP_LEAK_SHARE_MIN * (double)first;
+    if (!*much && (parts->brief || end < first + MP_LEAK_GROWN_SOME)) return false;
     double earlier = middle > first ? (double)(middle - first) * (when[count - 1] - when[count / 2]) : 0;
     bool goes_on = end > middle && (double)(end - middle) * 2 * (when[count / 2] - when[0]) >= earlier;
     bool full = end < rest[count - 3] + (end - first) / (2 * count);
@@ -219,12 +209,12 @@ static bool judge(const struct parts *parts, uint32_t last, struct mp_leak_findi
 }
 
 /* True if recorded leaks explain the growth, with the host memory that their blocks cost. */
-static bool is_explained(const struct mp_leaks *leaks, double bytes_per_step)
+static bool is_explained(const struct mp_leak_findings *findings, double bytes_per_step)
 {
     double explained = 0;
-    mp_vec_each (const struct mp_leak_finding, finding, &leaks->findings) {
+    mp_vec_each (const struct mp_leak_finding, finding, findings) {
         if (mp_leak_is_leak(finding))
-            explained += finding->blocks_per_step * BYTES_A_BLOCK + finding->bytes_per_step / 4;
+            explained += finding->blocks_per_step * MP_LEAK_BYTES_A_BLOCK + finding->bytes_per_step / 4;
     }
     return bytes_per_step < explained;
 }
@@ -240,14 +230,19 @@ static uint16_t track_of(const struct mp_model *model, uint32_t device)
 }
 
 static void look_at(const struct mp_model *model, const struct mp_step *steps, uint32_t last, uint32_t device,
-                    const struct share *share, bool is_host, struct mp_leaks *leaks)
+                    const struct share *share, bool is_host, struct mp_leak_findings *findings,
+                    struct mp_leak_finding *unsure)
 {
     struct parts parts = {.count = 0};
     parts.count = count_parts(model, steps, last, share, &parts.brief);
     if (!parts.count) return;
     bool by_driver = has_driver_blocks(model, device);
-    struct mp_leak_finding finding = {
-        .class = MP_LEAK_HIDDEN, .track = track_of(model, device), .eta_oom_steps = UINT64_MAX};
+    struct mp_leak_finding finding = {.class = MP_LEAK_HIDDEN,
+                                      .confidence = MP_LEAK_PROBABLE,
+                                      .missing = "no recorded block explains the growth",
+                                      .why = {.test = MP_LEAK_BY_PROCESS, .steps = last},
+                                      .track = track_of(model, device),
+                                      .eta_oom_steps = UINT64_MAX};
     size_t tracks = model->tracks.count;
     struct sweep sweep = {.model = model,
                           .device = device,
@@ -262,11 +257,11 @@ static void look_at(const struct mp_model *model, const struct mp_step *steps, u
     }
     fill_parts(&sweep, steps, last, *share, &parts);
     bool much;
-    if (judge(&parts, last, &finding, &much) && !is_explained(leaks, finding.bytes_per_step)) {
-        if (!parts.brief && much)
-            mp_vec_add(&leaks->findings, finding);
-        else if (finding.bytes > leaks->unsure_growth.bytes)
-            leaks->unsure_growth = finding;
+    if (judge(&parts, last, &finding, &much) && !is_explained(findings, finding.bytes_per_step)) {
+        if (!parts.brief && much && last + 1 >= MP_LEAK_STEPS)
+            mp_vec_add(findings, finding);
+        else if (finding.bytes > unsure->bytes)
+            *unsure = finding;
     }
     free(sweep.role);
     free(sweep.held);
@@ -283,14 +278,19 @@ static uint32_t find_counter(const struct mp_model *model, uint32_t device, cons
 }
 
 void mp_leak_find_hidden(const struct mp_model *model, const struct mp_steps *steps,
-                         const struct mp_leak_places *places, struct mp_leaks *leaks)
+                         const struct mp_leak_places *places, struct mp_leak_findings *findings,
+                         struct mp_leak_finding *unsure)
 {
-    if (!places->enough || places->last < PARTS_LEAST) return;
+    struct mp_plan plan;
+    if (!places->enough || places->last < MP_LEAK_PARTS_LEAST) return;
+    mp_plan_find(model, &plan);
+    bool planned = plan.planned;
+    mp_plan_free(&plan);
     for (uint32_t device = 0; device < model->devices.count; device++) {
         bool is_host = !strcmp(mp_model_text(model, model->devices.at[device].name), "cpu");
         struct share share = {find_counter(model, device, is_host ? "resident" : "process"),
                               is_host ? find_counter(model, device, "shared") : 0, 0, 0};
-        if (!share.counter || track_of(model, device) == MP_TRACK_NONE) continue;
-        look_at(model, steps->at + places->first_step, places->last, device, &share, is_host, leaks);
+        if ((planned && is_host) || !share.counter || track_of(model, device) == MP_TRACK_NONE) continue;
+        look_at(model, steps->at + places->first_step, places->last, device, &share, is_host, findings, unsure);
     }
 }

@@ -5,9 +5,11 @@
  */
 #pragma once
 
+#include "analysis/leaks/leak_finding.h"
 #include "analysis/leaks/leak_places.h"
-#include "analysis/leaks/leaks.h"
 
-/* Adds findings. Small growth, or growth with too few readings, becomes unsure_growth. */
+/* Adds findings. Small growth, and growth over too few readings or steps, becomes *unsure. A plan's host computes what
+ * a device would, so only the devices of a plan are searched. */
 void mp_leak_find_hidden(const struct mp_model *model, const struct mp_steps *steps,
-                         const struct mp_leak_places *places, struct mp_leaks *leaks);
+                         const struct mp_leak_places *places, struct mp_leak_findings *findings,
+                         struct mp_leak_finding *unsure);

@@ -9,11 +9,6 @@
 #include "base/order.h"
 #include "base/vec.h"
 
-#define SUSPECT_BIRTHS 4    /* every program has blocks with fewer births */
-#define WARM_UP        3    /* steps in which a program makes lasting blocks */
-#define SIGNIFICANT    3.09 /* for z: one-sided p < 0.001 */
-#define OLD            8    /* steps: no pipeline holds a block longer on purpose */
-
 /* Numbers of blocks over the boundaries 0 to `last`. */
 struct series {
     uint32_t last;
@@ -57,13 +52,14 @@ static uint32_t age_of_rank(const struct mp_leak_life *lives, size_t count, uint
     }
 }
 
-/* Nine in ten of the blocks freed before `last` did not exceed this age; `else_age` if fewer than OLD were freed. */
+/* Nine in ten of the blocks freed before `last` did not exceed this age; `else_age` if fewer than MP_LEAK_OLD were
+ * freed. */
 static uint32_t nine_in_ten(const struct mp_leak_life *lives, size_t count, uint32_t last, uint32_t else_age)
 {
     size_t freed = 0;
     for (size_t i = 0; i < count; i++)
         freed += lives[i].death < last;
-    return freed < OLD ? else_age : age_of_rank(lives, count, last, freed - freed / 10 - 1);
+    return freed < MP_LEAK_OLD ? else_age : age_of_rank(lives, count, last, freed - freed / 10 - 1);
 }
 
 bool mp_leak_is_backlog(const struct mp_leak_life *lives, size_t count, uint32_t last)
@@ -151,11 +147,11 @@ static bool only_refills(const struct series *series, bool *sawtooth)
     *sawtooth = false;
     for (uint32_t k = 0; k <= series->last; k++) {
         if (series->births[k] > highest) highest = series->births[k];
-        if (highest < SUSPECT_BIRTHS || series->births[k] * 2 > highest) continue;
+        if (highest < MP_LEAK_SUSPECT_BIRTHS || series->births[k] * 2 > highest) continue;
         before = highest;
         *sawtooth = true;
     }
-    return *sawtooth && series->births[series->last] < before + before / 2 + SUSPECT_BIRTHS;
+    return *sawtooth && series->births[series->last] < before + before / 2 + MP_LEAK_SUSPECT_BIRTHS;
 }
 
 /* True if the time since the last birth is exceptional compared with the time between births. */
@@ -166,7 +162,7 @@ static bool has_stopped(const struct stay *stay)
     uint32_t widest = 0;
     for (size_t i = 1; i < count; i++)
         if (at[i] - at[i - 1] > widest) widest = at[i] - at[i - 1];
-    return stay->end - at[count - 1] > 3 * widest + 1;
+    return stay->end - at[count - 1] > MP_LEAK_STOPPED * widest + 1;
 }
 
 /* True if the later half of the steps had less than half of the births of the earlier half, and chance does not explain
@@ -182,7 +178,7 @@ static bool slows_down(const struct series *series, const struct stay *stay)
 static bool any_old_freed(const struct mp_leak_life *lives, size_t count, uint32_t last)
 {
     for (size_t i = 0; i < count; i++)
-        if (lives[i].death < last && lives[i].death - lives[i].birth >= OLD) return true;
+        if (lives[i].death < last && lives[i].death - lives[i].birth >= MP_LEAK_OLD) return true;
     return false;
 }
 
@@ -198,7 +194,7 @@ static uint32_t since_highest(const struct series *series, uint32_t first, uint3
         highest = series->live[k];
         when = k;
     }
-    return times < SUSPECT_BIRTHS ? 0 : series->last - when;
+    return times < MP_LEAK_SUSPECT_BIRTHS ? 0 : series->last - when;
 }
 
 /* Growth of a place that was full before the recording's end is bounded. MP_GROWTH_PAUSED: the time is too short to
@@ -206,8 +202,8 @@ static uint32_t since_highest(const struct series *series, uint32_t first, uint3
 static enum mp_leak_growth unless_full(const struct series *series, uint32_t first)
 {
     uint32_t widest, pause = since_highest(series, first, &widest);
-    if (pause > 3 * widest + 1) return MP_GROWTH_NONE;
-    return pause > 2 * widest ? MP_GROWTH_PAUSED : MP_GROWTH_LEAK;
+    if (pause > MP_LEAK_STOPPED * widest + 1) return MP_GROWTH_NONE;
+    return pause > MP_LEAK_PAUSED * widest ? MP_GROWTH_PAUSED : MP_GROWTH_LEAK;
 }
 
 static void judge_growth(const struct mp_leak_life *lives, size_t count, const struct series *series,
@@ -219,7 +215,7 @@ static void judge_growth(const struct mp_leak_life *lives, size_t count, const s
     evidence->z = trend.z;
     evidence->none_freed = !any_old_freed(lives, count, series->last);
     bool refills = only_refills(series, &evidence->sawtooth);
-    bool rises = trend.slope > 0 && trend.z > SIGNIFICANT;
+    bool rises = trend.slope > 0 && trend.z > MP_LEAK_SIGNIFICANT;
     size_t births = stay->births.count;
     if (refills || has_stopped(stay) || slows_down(series, stay)) return;
     enum mp_leak_growth growth = unless_full(series, first);
@@ -234,7 +230,7 @@ static void judge_growth(const struct mp_leak_life *lives, size_t count, const s
 static bool any_old(const struct stay *stay, uint32_t last)
 {
     for (size_t i = 0; i < stay->births.count; i++)
-        if (stay->births.at[i] >= WARM_UP && last - stay->births.at[i] > OLD) return true;
+        if (stay->births.at[i] >= MP_LEAK_WARM_UP && last - stay->births.at[i] > MP_LEAK_OLD) return true;
     return false;
 }
 
@@ -247,7 +243,7 @@ static bool is_all(const struct mp_leak_life *lives, size_t count, uint32_t last
         births += !births || lives[i].birth != birth;
         birth = lives[i].birth;
     }
-    return births < SUSPECT_BIRTHS;
+    return births < MP_LEAK_SUSPECT_BIRTHS;
 }
 
 void mp_leak_judge(const struct mp_leak_life *lives, size_t count, uint32_t last, struct mp_leak_evidence *evidence)
@@ -260,11 +256,11 @@ void mp_leak_judge(const struct mp_leak_life *lives, size_t count, uint32_t last
         evidence->births = (uint32_t)stay.births.count;
         evidence->first = stay.births.at[0];
         evidence->last = stay.births.at[stay.births.count - 1];
-        if (stay.births.count < SUSPECT_BIRTHS && any_old(&stay, last) && is_all(lives, count, last) &&
-            (last - evidence->last > OLD || !any_old_freed(lives, count, last)))
+        if (stay.births.count < MP_LEAK_SUSPECT_BIRTHS && any_old(&stay, last) && is_all(lives, count, last) &&
+            (last - evidence->last > MP_LEAK_OLD || !any_old_freed(lives, count, last)))
             evidence->growth = MP_GROWTH_ONCE;
     }
-    if (stay.births.count >= SUSPECT_BIRTHS) {
+    if (stay.births.count >= MP_LEAK_SUSPECT_BIRTHS) {
         make_series(lives, count, last, &series);
         judge_growth(lives, count, &series, &stay, evidence);
     }

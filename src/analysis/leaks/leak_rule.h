@@ -5,9 +5,9 @@
  * A block stays if it lives at the last boundary and is older than its site's blocks usually get. A place leaks if
  *
  *     its staying blocks were born in MP_LEAK_BIRTHS steps or more
- *     the number of its live blocks rises: Mann-Kendall's z is above SIGNIFICANT, and Theil and Sen's slope above 0
- *     it is not full: growth has not stopped, does not slow down, does not only refill what was freed, and reached a
- *         new maximum of late
+ *     the number of its live blocks rises: Mann-Kendall's z is above MP_LEAK_SIGNIFICANT, and Theil and Sen's slope
+ * above 0 it is not full: growth has not stopped, does not slow down, does not only refill what was freed, and reached
+ * a new maximum of late
  *
  * For instance one block stays from each of the steps 10 to 29, and the last boundary is 30. The blocks live at the
  * boundaries 11 to 30 are 1, 2, ... 20: 20 distinct births. All 190 pairs of these numbers rise, so Kendall's S is 190,
@@ -17,14 +17,7 @@
  * entries, 12 blocks would be live from boundary 22 on. Eight boundaries without a new maximum are more than 3 * 1 + 1,
  * so the ring is full and no leak.
  *
- * The constants of leak_rule.c, and why they have these values:
- *
- *     MP_LEAK_BIRTHS  8     the aim: a verdict on fewer leaking births is unknown
- *     SIGNIFICANT     3.09  one-sided p < 0.001 of the normal distribution
- *     SUSPECT_BIRTHS  4     the least number for which a widest pause says something
- *     WARM_UP         3     steps; OLD 8 steps: the tuning set of tests/leakbench, not measured one by one
- *     3 * widest + 1        the pause that is a stop. Without it, without the slowing down, or without the new maximum
- *     2 * widest            (unknown from here on) the bench's filling rings and curricula are called leaks
+ * The constants are in leak_limits.h.
  */
 #pragma once
 
@@ -32,8 +25,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Fewer births prove nothing. */
-#define MP_LEAK_BIRTHS 8
+#include "analysis/leaks/leak_limits.h"
 
 /* A block that lived at a boundary. It is counted at the boundaries after `birth`, up to `death`. Both are steps,
  * counted from 0. If the block died in the last step or never, `death` is at least the last boundary. */

@@ -8,14 +8,6 @@
 #include "base/order.h"
 #include "base/vec.h"
 
-/* Blocks born in no more steps than this are no growth: a warm-up makes some in each of three steps. */
-#define FEW_STEPS 3
-#define LATE_MIN  2 /* blocks born in fewer steps of the later half are no growth either */
-#define RATE_PART 0.1
-#define OFF_PART  0.05
-#define TRENDS    4
-#define PARTS     6
-
 /* The blocks that a step made and that stay. */
 struct amount {
     uint32_t step;
@@ -59,7 +51,7 @@ static bool is_growth(const struct series *series, const struct place *place)
     size_t late = 0;
     for (size_t i = 0; i < series->at.count; i++)
         late += series->at.at[i].step > place->middle;
-    return series->at.count > FEW_STEPS && late >= LATE_MIN;
+    return series->at.count > MP_LEAK_FEW_STEPS && late >= MP_LEAK_LATE_MIN;
 }
 
 /* Adds a site's amounts to the place's growth. Exceptional amounts count as the median. Returns the bytes. */
@@ -70,7 +62,7 @@ static uint64_t add_growth(struct series *series, struct place *place)
     struct amount *sorted = mp_alloc(count * sizeof *sorted);
     memcpy(sorted, series->at.at, count * sizeof *sorted);
     qsort(sorted, count, sizeof *sorted, by_bytes);
-    struct amount median = sorted[count / 2], most = sorted[count - 1 - FEW_STEPS];
+    struct amount median = sorted[count / 2], most = sorted[count - 1 - MP_LEAK_FEW_STEPS];
     for (size_t i = 0; i < count; i++) {
         struct amount *amount = &series->at.at[i];
         if (most.bytes ? amount->bytes >= 2 * most.bytes : amount->blocks >= 2 * most.blocks)
@@ -98,20 +90,20 @@ static uint64_t add_site(const struct mp_leak_life *lives, size_t count, struct 
     return bytes;
 }
 
-/* True if the straight line through the amounts is far from the mean of one of their PARTS parts. `mean` is the line's
- * middle. Differences between neighbours show how much of the distance is chance. */
+/* True if the straight line through the amounts is far from the mean of one of their MP_LEAK_OFF_PARTS parts. `mean` is
+ * the line's middle. Differences between neighbours show how much of the distance is chance. */
 static bool is_off(const uint64_t *bytes, uint32_t count, double mean, double change)
 {
     double squares = 0;
     for (uint32_t k = 1; k < count; k++)
         squares += pow((double)bytes[k] - (double)bytes[k - 1] - change, 2);
     double chance = sqrt(squares / 2 / (count - 1));
-    for (uint32_t part = 0; part < PARTS; part++) {
-        uint32_t from = count * part / PARTS, to = count * (part + 1) / PARTS;
+    for (uint32_t part = 0; part < MP_LEAK_OFF_PARTS; part++) {
+        uint32_t from = count * part / MP_LEAK_OFF_PARTS, to = count * (part + 1) / MP_LEAK_OFF_PARTS;
         double off = 0;
         for (uint32_t k = from; k < to; k++)
             off += (double)bytes[k] - mean - change * (k - (count - 1) / 2.0);
-        if (fabs(off) > (to - from) * OFF_PART * mean + 2 * chance * sqrt(to - from)) return true;
+        if (fabs(off) > (to - from) * MP_LEAK_OFF_PART * mean + 2 * chance * sqrt(to - from)) return true;
     }
     return false;
 }
@@ -119,7 +111,7 @@ static bool is_off(const uint64_t *bytes, uint32_t count, double mean, double ch
 void mp_leak_slope_change(const uint64_t *bytes, uint32_t count, struct mp_leak_slope *slope)
 {
     double n = count, mean = 0, products = 0, squares = 0;
-    if (count < PARTS) return;
+    if (count < MP_LEAK_OFF_PARTS) return;
     for (uint32_t k = 0; k < count; k++)
         mean += (double)bytes[k] / n;
     for (uint32_t k = 0; k < count; k++) {
@@ -128,7 +120,7 @@ void mp_leak_slope_change(const uint64_t *bytes, uint32_t count, struct mp_leak_
     }
     double spread = n * (n * n - 1) / 12, change = products / spread;
     double error = sqrt(fmax(squares - change * products, 0) / (n - 2) / spread);
-    if (fabs(change) * n <= RATE_PART * mean || fabs(change) <= TRENDS * error) return;
+    if (fabs(change) * n <= MP_LEAK_RATE_PART * mean || fabs(change) <= MP_LEAK_TRENDS * error) return;
     slope->change = change;
     slope->uneven = change < 0 || is_off(bytes, count, mean, change);
 }

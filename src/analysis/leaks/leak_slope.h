@@ -3,10 +3,10 @@
  *
  * Some blocks stay without being growth: the first step's gradients and optimizer state, or a copy of the best weights.
  * The rule therefore sums each site's staying blocks by the step of their birth. These sums are the site's amounts. A
- * site grows if it has more than FEW_STEPS of them, LATE_MIN in the later half. An amount is exceptional if it is at
- * least twice as large as all but FEW_STEPS other amounts. It then counts as the median. The rate is the sum of all
- * amounts but the last step's, divided by the steps from the first amount to the last. If no site grows, all amounts
- * count.
+ * site grows if it has more than MP_LEAK_FEW_STEPS of them, MP_LEAK_LATE_MIN in the later half. An amount is
+ * exceptional if it is at least twice as large as all but MP_LEAK_FEW_STEPS other amounts. It then counts as the
+ * median. The rate is the sum of all amounts but the last step's, divided by the steps from the first amount to the
+ * last. If no site grows, all amounts count.
  *
  * For instance a site keeps 1000 bytes in each of the steps 0 to 60, and in step 0 it also makes 24 gradients of 1000
  * bytes. Its amounts are 25 000, 1000, 1000, ... and all but three are at most 1000: the first is exceptional and
@@ -14,11 +14,12 @@
  * step has the amounts 64, 128, ... 3840. Twice the fourth largest is 7296, so no amount is exceptional, and the rate
  * is their mean.
  *
- * A line through the amounts shows whether the rate changes: by more than RATE_PART of its mean over all steps, and
- * more than TRENDS times the line's standard error. The masks' line has the change 64 and the error 0, so their bytes
- * are quadratic. No forecast holds if the rate falls, or if the line is too far from the mean of one of PARTS parts of
- * the steps: by more than chance and OFF_PART of the rate. With amounts of 1, 4, 9, ... 3600 the mean is 1230 and the
- * change 61. In the middle of the first ten steps, the line is at -296, but the mean of their amounts is 38.
+ * A line through the amounts shows whether the rate changes: by more than MP_LEAK_RATE_PART of its mean over all steps,
+ * and more than MP_LEAK_TRENDS times the line's standard error. The masks' line has the change 64 and the error 0, so
+ * their bytes are quadratic. No forecast holds if the rate falls, or if the line is too far from the mean of one of
+ * MP_LEAK_OFF_PARTS parts of the steps: by more than chance and MP_LEAK_OFF_PART of the rate. With amounts of 1, 4, 9,
+ * ... 3600 the mean is 1230 and the change 61. In the middle of the first ten steps, the line is at -296, but the mean
+ * of their amounts is 38.
  */
 #pragma once
 

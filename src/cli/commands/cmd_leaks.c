@@ -48,6 +48,7 @@ static int judge(const struct mp_invocation *invocation, struct mp_suppressions 
     int status = mp_query_open(invocation, MP_SORT_GROWTH, &query);
     if (!status) {
         query.view.outstanding = mp_given(invocation, MP_OPT_OUTSTANDING);
+        query.view.verbose = mp_given(invocation, MP_OPT_VERBOSE);
         status = mp_query_finish(&query, find_leaks(&query, suppressions, &found));
         print_uses(suppressions);
     }
@@ -99,9 +100,10 @@ const struct mp_command mp_command_leaks = {
         "LeakSanitizer's syntax: leak:PATTERN, found in the function, file or module of any frame.",
     .example = "memprof leaks run.mp -n 3",
     .meanings = {{MP_OPT_SORT, "sort rows by bytes, blocks, peak or growth (growth)"},
-                 {MP_OPT_FAIL, "exit with 3 if there is a leak"}},
+                 {MP_OPT_FAIL, "exit with 3 if there is a leak"},
+                 {MP_OPT_VERBOSE, "print the reasons of each finding, and the constants of the rules"}},
     .options = {MP_REPORT_OPTIONS, MP_FORM_OPTIONS, MP_WINDOW_OPTIONS, MP_SITE_OPTIONS, MP_OPT_OUTSTANDING, MP_OPT_FAIL,
-                MP_OPT_SUPPRESSIONS, MP_OPT_PID},
+                MP_OPT_SUPPRESSIONS, MP_OPT_PID, MP_OPT_VERBOSE},
     .operands_min = 0,
     .operands_max = 1000000,
     .run = run_leaks,

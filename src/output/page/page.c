@@ -139,7 +139,7 @@ static void put_leaks(struct mp_json *json, const struct mp_model *model, const 
         mp_json_text(json, "class", mp_leak_class_name(finding->class));
         mp_json_text(json, "advice", mp_leak_advice(finding->class));
         mp_json_bool(json, "leak", mp_leak_is_leak(finding));
-        mp_json_bool(json, "certain", finding->certain);
+        mp_json_bool(json, "certain", finding->confidence == MP_LEAK_CERTAIN);
         mp_json_number(json, "bytes", finding->bytes);
         mp_json_number(json, "blocks", finding->blocks);
         mp_json_number(json, "bytes_per_step", (uint64_t)(finding->bytes_per_step + 0.5));

@@ -620,7 +620,7 @@ static enum mp_status make_all(struct maker *make, struct mp_error *error)
     for (uint32_t i = 0; i < model->events.count; i++) {
         add_step(make, i);
         add_event(make, i);
-        if (i + 1 == make->data->leaks.held_moment) note_growth_moment(make);
+        if (i + 1 == make->data->leaks.held.moment) note_growth_moment(make);
         end_steps(make, i + 1);
     }
     add_samples(make);

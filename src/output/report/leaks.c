@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "analysis/holders/pinned_cache.h"
+#include "analysis/leaks/leak_limits.h"
 #include "output/report/columns.h"
 #include "output/report/holders.h"
 #include "output/report/sites.h"
@@ -9,7 +10,7 @@
 static struct mp_site_view site_view(const struct mp_leaks *leaks, const struct mp_sites *sites,
                                      const struct mp_view *view)
 {
-    bool held = sites == &leaks->held && leaks->holders.looked && view->grouping.by == MP_GROUP_STACK;
+    bool held = sites == &leaks->held.sites && leaks->holders.looked && view->grouping.by == MP_GROUP_STACK;
     return (struct mp_site_view){.limit = view->limit,
                                  .full_stacks = view->full_stacks,
                                  .by = view->grouping.by,
@@ -44,9 +45,10 @@ static const char *other_reading(const struct mp_leak_finding *finding)
 struct table {
     const struct mp_model *model;
     const struct mp_leaks *leaks;
+    bool verbose;
 };
 
-MP_GETTER(get_confidence, struct mp_leak_finding, it, value->text = it->certain ? "certain" : "probable")
+MP_GETTER(get_confidence, struct mp_leak_finding, it, value->text = mp_leak_confidence_name(it->confidence))
 
 static void get_sure(struct mp_value *value, const void *of, const void *row)
 {
@@ -108,6 +110,39 @@ static void put_bound(struct mp_json *json, const char *key, const void *of, con
     mp_json_end_object(json);
 }
 
+static void put_twins(struct mp_json *json, const char *key, const void *of, const void *row)
+{
+    const struct mp_leak_finding *finding = row;
+    (void)of;
+    if (!finding->twins.whole) {
+        mp_json_null(json, key);
+        return;
+    }
+    mp_json_object(json, key);
+    mp_json_number(json, "count", finding->twins.whole);
+    mp_json_number(json, "of", finding->twins.of);
+    mp_json_number(json, "bytes", finding->twins.bytes);
+    mp_json_real(json, "steps_apart", finding->twins.apart);
+    mp_json_end_object(json);
+}
+
+static void put_reasons(struct mp_json *json, const char *key, const void *of, const void *row)
+{
+    const struct mp_leak_finding *finding = row;
+    (void)of;
+    mp_json_object(json, key);
+    mp_json_text(json, "test", mp_leak_test_name(finding->why.test));
+    mp_json_number(json, "births", finding->births);
+    mp_json_number(json, "steps", finding->why.steps);
+    mp_json_number(json, "freed_blocks", finding->why.freed);
+    if (finding->why.z > 0)
+        mp_json_real(json, "z", finding->why.z);
+    else
+        mp_json_null(json, "z");
+    mp_json_text(json, "missing", finding->missing);
+    mp_json_end_object(json);
+}
+
 #define FOUND(member) MP_MEMBER(struct mp_leak_finding, member)
 #define HELD          1 /* bit of columns that need a look for holders */
 
@@ -125,6 +160,8 @@ const struct mp_column mp_finding_columns[] = {
     {NULL, "at_twice_bytes", MP_BYTES, FOUND(at_twice), .zero_is_none = true},
     {NULL, "cause", MP_COUNT, .get = get_cause},
     {NULL, "bound", .put = put_bound},
+    {NULL, "twins", .put = put_twins},
+    {NULL, "reasons", .put = put_reasons},
     {"held by", NULL, MP_NAME, .get = get_held, .place = 6, .only = HELD, .not_in_text = true},
     {"site", "stack", MP_SITE, .get = get_site, .place = 7},
     {NULL, "holders", .put = put_holders},
@@ -135,8 +172,11 @@ const struct mp_column mp_finding_columns[] = {
 static void put_kind(struct mp_text *text, const struct mp_leak_finding *finding)
 {
     uint64_t left = mp_leak_steps_left(finding);
-    mp_say(text, "%s, %s", mp_leak_class_name(finding->class), finding->certain ? "certain" : "probable");
-    if (finding->regrown) {
+    mp_say(text, "%s, %s", mp_leak_class_name(finding->class), mp_leak_confidence_name(finding->confidence));
+    if (finding->twins.whole) {
+        mp_say(text, "; %u of %u stay, %s each, one in %.3g steps", finding->twins.whole, finding->twins.of,
+               mp_bytes(finding->twins.bytes), finding->twins.apart);
+    } else if (finding->regrown) {
         mp_say(text, "; replaced by a larger one in every step");
     } else if (finding->blocks_per_step > 0) {
         char number[16];
@@ -176,6 +216,22 @@ static void put_sites_of_cause(struct mp_table *table, unsigned columns, const s
     mp_buffer_free(&line);
 }
 
+/* "by growth: 59 of 60 steps left blocks, z 9.8, 0 blocks freed; not certain: ..." */
+static void put_reasons_row(struct mp_table *table, unsigned columns, const struct mp_leak_finding *finding)
+{
+    struct mp_buffer line = {0};
+    struct mp_text text = {.out = &line};
+    mp_say(&text, "by %s: %u of %s left blocks", mp_leak_test_name(finding->why.test), finding->births,
+           mp_counted(finding->why.steps, "step"));
+    if (finding->why.z > 0) mp_say(&text, ", z %.1f", finding->why.z);
+    mp_say(&text, ", %s freed later", mp_counted(finding->why.freed, "block"));
+    if (finding->missing) mp_say(&text, "; not %s: %s", mp_leak_confidence_name(MP_LEAK_CERTAIN), finding->missing);
+    mp_table_skip(table, columns);
+    mp_table_wide(table, MP_PLAIN, "%.*s", (int)line.size, (const char *)line.data);
+    mp_table_end_row(table);
+    mp_buffer_free(&line);
+}
+
 static void put_below(struct mp_table *table, unsigned columns, const void *of, const void *row)
 {
     const struct table *shown = of;
@@ -186,6 +242,7 @@ static void put_below(struct mp_table *table, unsigned columns, const void *of, 
     mp_table_wide(table, MP_PLAIN, "%.*s", (int)line.size, (const char *)line.data);
     mp_table_end_row(table);
     mp_buffer_free(&line);
+    if (shown->verbose) put_reasons_row(table, columns, finding);
     if (finding->stack && shown->model->tracks.at[finding->track].layer == MP_LAYER_TORCH)
         mp_holders_site_rows(table, columns, shown->model, &shown->leaks->holders, finding->held, HOLDERS_SHOWN);
     put_sites_of_cause(table, columns, shown, finding);
@@ -212,9 +269,9 @@ static void put_missing(struct mp_text *text, const struct mp_rows *rows)
 
 /* Writes a row for each cause, or, in CSV, for each site. Returns the number of rows before the limit. */
 static size_t put_table(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks, bool leak,
-                        size_t limit, bool full_stacks)
+                        const struct mp_view *view)
 {
-    const struct table table = {model, leaks};
+    const struct table table = {model, leaks, view->verbose};
     MP_VEC(struct mp_leak_finding) causes = {0};
     for (size_t i = 0; i < leaks->findings.count; i++) {
         struct mp_leak_finding finding = leaks->findings.at[i];
@@ -228,27 +285,28 @@ static size_t put_table(struct mp_text *text, const struct mp_model *model, cons
         mp_vec_add(&causes, finding);
     }
     size_t count = causes.count;
-    struct mp_rows rows = rows_of(&table, leaks, causes.at, mp_shown(count, limit));
-    if (full_stacks) rows.stacks = MP_FULL_STACKS;
+    struct mp_rows rows = rows_of(&table, leaks, causes.at, leak ? mp_shown(count, view->limit) : count);
+    if (leak && view->full_stacks) rows.stacks = MP_FULL_STACKS;
     mp_rows_text(text, &rows);
     put_missing(text, &rows);
     mp_vec_free(&causes);
     return count;
 }
 
-void mp_findings_text(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks, size_t limit,
-                      bool full_stacks)
+void mp_findings_text(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks,
+                      const struct mp_view *view)
 {
-    size_t count = put_table(text, model, leaks, true, limit, full_stacks);
-    mp_say_more(text, count - mp_shown(count, limit), limit);
+    size_t count = put_table(text, model, leaks, true, view);
+    mp_say_more(text, count - mp_shown(count, view->limit), view->limit);
 }
 
-void mp_reported_text(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks)
+void mp_reported_text(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks,
+                      const struct mp_view *view)
 {
     if (leaks->leaks >= leaks->findings.count || mp_is_csv(text)) return;
     mp_heading(text, "No leak, but reported");
     mp_say(text, "\n");
-    put_table(text, model, leaks, false, 0, false);
+    put_table(text, model, leaks, false, view);
 }
 
 /* ---- JSON ------------------------------------------------------------------------------------------------------- */
@@ -317,6 +375,34 @@ void mp_pinned_cache_text(struct mp_text *text, const struct mp_model *model)
                "  make pinned buffers once and use them again; torch._C._host_emptyCache() gives unused ones back\n");
 }
 
+static void put_limits(struct mp_json *json)
+{
+    size_t count;
+    const struct mp_leak_limit *limits = mp_leak_limits(&count);
+    mp_json_array(json, "limits");
+    for (size_t i = 0; i < count; i++) {
+        mp_json_object(json, NULL);
+        mp_json_text(json, "name", limits[i].name);
+        mp_json_real(json, "value", limits[i].value);
+        mp_json_text(json, "unit", limits[i].unit);
+        mp_json_text(json, "meaning", limits[i].meaning);
+        mp_json_text(json, "source", limits[i].source);
+        mp_json_end_object(json);
+    }
+    mp_json_end_array(json);
+}
+
+static void put_limits_text(struct mp_text *text)
+{
+    size_t count;
+    const struct mp_leak_limit *limits = mp_leak_limits(&count);
+    mp_heading(text, "Constants");
+    mp_say(text, "\n");
+    for (size_t i = 0; i < count; i++)
+        mp_say(text, "  %-15s %8g %s: %s (%s)\n", limits[i].name, limits[i].value, limits[i].unit, limits[i].meaning,
+               limits[i].source);
+}
+
 void mp_leaks_json(struct mp_json *json, const char *key, const struct mp_model *model, const struct mp_leaks *leaks,
                    const struct mp_view *view)
 {
@@ -328,7 +414,7 @@ void mp_leaks_json(struct mp_json *json, const char *key, const struct mp_model 
     mp_json_number(json, "count", leaks->step_count);
     mp_json_text(json, "source", leaks->step_source);
     mp_json_end_object(json);
-    const struct table table = {model, leaks};
+    const struct table table = {model, leaks, view->verbose};
     const struct mp_rows findings =
         rows_of(&table, leaks, leaks->findings.at, mp_shown(leaks->findings.count, view->limit));
     mp_rows_json(json, "findings", &findings);
@@ -338,13 +424,14 @@ void mp_leaks_json(struct mp_json *json, const char *key, const struct mp_model 
     mp_json_end_object(json);
     put_pinned_cache(json, model);
     mp_json_object(json, "held");
-    mp_json_number(json, "at_ns", leaks->held_ns);
-    put_sites(json, model, leaks, &leaks->held, view);
+    mp_json_number(json, "at_ns", leaks->held.ns);
+    put_sites(json, model, leaks, &leaks->held.sites, view);
     mp_json_end_object(json);
     mp_json_object(json, "suppressed");
     mp_json_number(json, "bytes", leaks->suppressed_bytes);
     mp_json_number(json, "findings", leaks->suppressed_findings);
     mp_json_end_object(json);
+    if (view->verbose) put_limits(json);
     mp_coverage_json(json, model);
     mp_json_end_object(json);
 }
@@ -373,11 +460,11 @@ static void put_held(struct mp_text *text, const struct mp_leaks *leaks, const s
 {
     char label[128];
     put_outstanding(text, leaks, view);
-    if (leaks->held_moment == view->window.last) return;
-    snprintf(label, sizeof label, "live at %s, the moment with blocks from the most %s,", mp_time(leaks->held_ns),
+    if (leaks->held.moment == view->window.last) return;
+    snprintf(label, sizeof label, "live at %s, the moment with blocks from the most %s,", mp_time(leaks->held.ns),
              leaks->step_count ? "steps" : "time slices");
     mp_say(text, "\n");
-    put_amount(text, &leaks->held, label, view);
+    put_amount(text, &leaks->held.sites, label, view);
 }
 
 static void put_legend(struct mp_text *text, const struct mp_leaks *leaks)
@@ -462,13 +549,13 @@ void mp_leaks_text(struct mp_text *text, const struct mp_model *model, const str
                                          [MP_SORT_BLOCKS] = "most blocks first",
                                          [MP_SORT_GROWTH] = "blocks from the most steps first"};
     bool unsure = leaks->verdict == MP_VERDICT_UNKNOWN, listed = view->outstanding || unsure;
-    const struct mp_sites *sites = unsure && !view->outstanding ? &leaks->held : &leaks->outstanding;
+    const struct mp_sites *sites = unsure && !view->outstanding ? &leaks->held.sites : &leaks->outstanding;
     put_verdict(text, leaks);
     if (mp_is_csv(text) ? !view->outstanding : leaks->leaks > 0) {
         mp_say(text, "\n");
-        mp_findings_text(text, model, leaks, view->limit, view->full_stacks);
+        mp_findings_text(text, model, leaks, view);
     }
-    mp_reported_text(text, model, leaks);
+    mp_reported_text(text, model, leaks, view);
     if (leaks->findings.count) {
         mp_say(text, "\n");
         put_advice(text, leaks);
@@ -477,10 +564,11 @@ void mp_leaks_text(struct mp_text *text, const struct mp_model *model, const str
     if (leaks->suppressed_findings)
         mp_say(text, "suppressed: %llu, %s\n", (unsigned long long)leaks->suppressed_findings,
                mp_bytes(leaks->suppressed_bytes));
-    (sites == &leaks->held ? put_held : put_outstanding)(text, leaks, view);
+    (sites == &leaks->held.sites ? put_held : put_outstanding)(text, leaks, view);
     if (listed && sites->count) mp_say(text, "; %s", orders[view->grouping.sort]);
     mp_say(text, "%s\n", !listed && leaks->outstanding.count ? "; --outstanding lists them" : "");
     if (!mp_is_csv(text)) mp_pinned_cache_text(text, model);
     if (listed) put_sites_table(text, model, leaks, sites, view);
+    if (view->verbose && !mp_is_csv(text)) put_limits_text(text);
     mp_coverage_end(text, model);
 }

@@ -200,27 +200,29 @@ static void put_others(struct mp_text *text, const struct mp_model *model, const
 static void put_leaks(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks,
                       const struct mp_view *view)
 {
+    struct mp_view brief = *view;
+    brief.full_stacks = false;
     if (leaks->leaks) {
         mp_heading(text, "LEAKS  %u", leaks->leaks);
         mp_say(text, " site%s growing; see memprof leaks %s\n", leaks->leaks == 1 ? " keeps" : "s keep", view->path);
-        mp_findings_text(text, model, leaks, view->limit, false);
+        mp_findings_text(text, model, leaks, &brief);
     } else {
         mp_heading(text, "LEAKS  ");
         mp_say(text, "%s%s%s\n", mp_verdict_name(leaks->verdict), *leaks->reason ? ": " : "", leaks->reason);
     }
-    mp_reported_text(text, model, leaks);
+    mp_reported_text(text, model, leaks, &brief);
     mp_heading(text, "OUTSTANDING  %s", mp_bytes(leaks->outstanding.bytes));
     mp_say(text, " at the end in %s, %s\n", mp_counted(leaks->outstanding.blocks, "block"),
            mp_counted(leaks->outstanding.count, "site"));
     put_top_sites(text, model, &leaks->outstanding, view, false);
     if (!mp_is_csv(text)) mp_pinned_cache_text(text, model);
-    if (leaks->verdict != MP_VERDICT_UNKNOWN || !leaks->grows || !leaks->held_lasting ||
-        leaks->held.at[0].births < GROWING_BIRTHS)
+    if (leaks->verdict != MP_VERDICT_UNKNOWN || !leaks->grows || !leaks->held.lasting ||
+        leaks->held.sites.at[0].births < GROWING_BIRTHS)
         return;
-    struct mp_sites lasting = leaks->held;
-    lasting.count = leaks->held_lasting;
+    struct mp_sites lasting = leaks->held.sites;
+    lasting.count = leaks->held.lasting;
     mp_heading(text, "GROWING?");
-    mp_say(text, "  live at %s and born in many distinct steps; see memprof leaks %s\n", mp_time(leaks->held_ns),
+    mp_say(text, "  live at %s and born in many distinct steps; see memprof leaks %s\n", mp_time(leaks->held.ns),
            view->path);
     put_top_sites(text, model, &lasting, view, true);
 }

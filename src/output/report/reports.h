@@ -27,6 +27,7 @@ struct mp_view {
     struct mp_grouping grouping;
     struct mp_window window;
     bool outstanding; /* leaks: list blocks that were never freed */
+    bool verbose;     /* leaks: the reasons of each finding, and the constants of the rules */
     bool sizes;       /* info: what takes the file's bytes */
 };
 
@@ -92,12 +93,13 @@ void mp_leaks_text(struct mp_text *text, const struct mp_model *model, const str
  * unknown, or above a million steps. */
 uint64_t mp_leak_steps_left(const struct mp_leak_finding *finding);
 /* Writes the table of leaks: a row for each cause. */
-void mp_findings_text(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks, size_t limit,
-                      bool full_stacks);
+void mp_findings_text(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks,
+                      const struct mp_view *view);
 /* Writes a line about PyTorch's cache of pinned memory at the end, if the cache is large. */
 void mp_pinned_cache_text(struct mp_text *text, const struct mp_model *model);
 /* Writes findings that are no leak under a heading; nothing if there are none. */
-void mp_reported_text(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks);
+void mp_reported_text(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks,
+                      const struct mp_view *view);
 
 /* `groups`: the steps' bytes by group, or NULL. */
 void mp_steps_json(struct mp_json *json, const char *key, const struct mp_model *model,

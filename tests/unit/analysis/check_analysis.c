@@ -229,8 +229,8 @@ START_TEST(growth_is_looked_for_where_it_shows)
                 most_births(&scene, i * (count / 65)) >= most_births(&scene, count) + 2)
                 best = i * (count / 65);
         if (leaks.step_count) {
-            ck_assert_uint_eq(leaks.held_moment, best);
-            check_sites(&scene, &leaks.held, MP_TRACK_NONE, best);
+            ck_assert_uint_eq(leaks.held.moment, best);
+            check_sites(&scene, &leaks.held.sites, MP_TRACK_NONE, best);
             earlier += best != count;
         }
         mp_leaks_free(&leaks);

@@ -1,0 +1,44 @@
+#include "analysis/leaks/leak_confidence.h"
+
+#include "analysis/leaks/leak_limits.h"
+#include "base/words.h"
+
+/* True if a program's name leads to the blocks: not native code, no cycle that only the collector knows. */
+static bool is_from_root(const struct mp_holder *holder)
+{
+    return holder && holder->certain && holder->kind < MP_HOLDER_NATIVE && !mp_holder_is_cycle(holder) &&
+           !mp_holder_is_native_graph(holder->path);
+}
+
+/* The first missing fact; NULL: none. */
+static const char *missing_fact(const struct mp_leak_finding *finding, const struct mp_holder *holder, bool guessed)
+{
+    bool each = finding->births >= MP_LEAK_EACH_STEP * finding->why.steps;
+    if (finding->class == MP_LEAK_HIDDEN) return "no recorded block explains the growth";
+    if (finding->maybe_request) return "the steps may be one request, whose results are freed when it ends";
+    if (guessed) return "the steps are guessed from the order of allocations";
+    if (!holder) return "no look for holders found a path to the blocks";
+    if (!is_from_root(holder)) return "the path to the blocks does not begin at a name of the program";
+    if (finding->twins.whole) return "it did not grow in each step, and in few repetitions";
+    if (finding->why.old_freed) return "some of its blocks were freed after many steps";
+    if (!each) return "it did not grow in each step";
+    if (finding->regrown) return "its buffer may be a part of the work that grows";
+    if (holder->kind == MP_HOLDER_DICT || holder->kind == MP_HOLDER_CACHE)
+        return "the keys of what holds the blocks may come again";
+    return NULL;
+}
+
+void mp_leak_confide(struct mp_leak_finding *finding, const struct mp_holder *holder, bool guessed)
+{
+    if (finding->class == MP_LEAK_BOUNDED) {
+        finding->confidence = MP_LEAK_CERTAIN; /* the bound was read */
+        finding->missing = NULL;
+        return;
+    }
+    if (!mp_leak_is_leak(finding)) return;
+    bool rooted = is_from_root(holder);
+    finding->missing = missing_fact(finding, holder, guessed);
+    finding->confidence = finding->maybe_request || guessed || (finding->twins.whole && !rooted) ? MP_LEAK_POSSIBLE
+                          : finding->missing                                                     ? MP_LEAK_PROBABLE
+                                                                                                 : MP_LEAK_CERTAIN;
+}

@@ -1,0 +1,84 @@
+#include "analysis/leaks/leak_verdict.h"
+
+#include <stdio.h>
+
+#include "analysis/leaks/leak_limits.h"
+#include "base/units.h"
+#include "model/stack.h"
+#include "model/steps_loop.h"
+
+#define SAY(...) snprintf(reason, size, __VA_ARGS__)
+
+static const char *plural(size_t count)
+{
+    return count == 1 ? "" : "s";
+}
+
+static void tell_unsure_growth(const struct mp_leak_finding *growth, char *reason, size_t size)
+{
+    char grown[MP_UNIT_TEXT], each[MP_UNIT_TEXT];
+    SAY("the process grew by %s, %s a step, outside of recorded blocks (NumPy, Python objects, malloc); snapshot "
+        "--host records what keeps it, a longer recording whether it goes on",
+        mp_format_bytes(grown, growth->bytes), mp_format_bytes(each, (uint64_t)growth->bytes_per_step));
+}
+
+static void tell_caches(const struct mp_model *model, const struct mp_leak_signs *signs, char *reason, size_t size)
+{
+    struct mp_stack_lines lines = {0};
+    struct mp_buffer site = {0};
+    mp_stack_resolve(model, signs->cache, &lines);
+    mp_frame_headline(&site, &lines);
+    SAY("%zu site%s one buffer anew, larger, in round after round, as a cache does within one request: %.*s; "
+        "record more rounds or requests to tell",
+        signs->caches, signs->caches == 1 ? " makes" : "s make", (int)(site.size < 80 ? site.size : 80),
+        (const char *)site.data);
+    mp_buffer_free(&site);
+    mp_stack_lines_free(&lines);
+}
+
+enum mp_verdict mp_leak_verdict(const struct mp_model *model, const struct mp_steps *steps,
+                                const struct mp_leak_signs *signs, char *reason, size_t size)
+{
+    bool native = model->stacks.count > 1 && mp_loop_language(model) == MP_NATIVE,
+         enough = signs->steps >= signs->needed;
+    *reason = '\0';
+    if (signs->leaks) return MP_VERDICT_LEAK;
+    if (!steps->count)
+        SAY("%s", steps->running
+                      ? "the program marks no steps; memprof snapshot --pid PID writes a file in which leaks "
+                        "looks for its loop"
+                  : !mp_model_was_recorded(model) ? "the file shows no loop, and growth is measured from one step to "
+                                                    "the next"
+                  : native ? "no steps were found; call memprof_step() in the loop (memprof.h), or mark it by NVTX and "
+                             "record with --step-range NAME"
+                           : "no steps were found; call libmemprof.step() in the loop, or record with --step-at "
+                             "FUNCTION");
+    else if (!enough)
+        SAY("too few steps: %u%s, %u needed", signs->steps,
+            steps->guessed ? " inferred from the order of allocations" : "", signs->needed);
+    else if (signs->few)
+        SAY("%zu site%s grew, but in fewer than %d steps; record longer to tell", signs->few, plural(signs->few),
+            MP_LEAK_BIRTHS);
+    else if (signs->behind)
+        SAY("%zu site%s kept blocks again and again behind the last step, as an evaluation does that keeps its outputs",
+            signs->behind, plural(signs->behind));
+    else if (signs->paused)
+        SAY("%zu site%s grew until shortly before the end and may be full; record longer to tell", signs->paused,
+            plural(signs->paused));
+    else if (signs->unsure_growth.bytes)
+        tell_unsure_growth(&signs->unsure_growth, reason, size);
+    else if (signs->caches)
+        tell_caches(model, signs, reason, size);
+    else if (mp_damage_any(&model->damage))
+        SAY("nothing keeps growing in the part of the file that could be read");
+    else if (signs->grows && steps->guessed && !signs->findings)
+        SAY("memory grew, but no site in most of %u steps inferred from the order of allocations; call %s in the loop",
+            signs->steps, native ? "memprof_step()" : "libmemprof.step()");
+    return *reason ? MP_VERDICT_UNKNOWN : MP_VERDICT_CLEAN;
+}
+
+const char *mp_verdict_name(enum mp_verdict verdict)
+{
+    static const char *const names[] = {"leak", "clean", "unknown"};
+    return names[verdict];
+}
