@@ -351,7 +351,7 @@ class History:
 
 def _setting(key, value):
     """The form that an import of a snapshot keeps (mp_pytorch_settings() in
-    src/exchange/pytorch/pytorch_coverage.c)."""
+    src/exchange/pytorch/pytorch_model.c)."""
     if isinstance(value, dict):  # roundup_power2_divisions
         value = f"[{','.join(f'{size}:{divisions}' for size, divisions in value.items())}]"
     return f"{key}={str(value).lower() if isinstance(value, bool) else value}"

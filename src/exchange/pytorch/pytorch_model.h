@@ -38,26 +38,5 @@ struct mp_pytorch_snapshot {
 enum mp_status mp_pytorch_model(struct mp_pytorch_snapshot *snapshot, uint64_t file_bytes, struct mp_model **model,
                                 struct mp_error *error);
 
-/* A file's allocators as rows of a recording: their segments at the end, in the file's order, and their traces. The
- * functions below append to existing rows. The caller frees the rows. */
-struct mp_pytorch_rows {
-    MP_VEC(struct mp_segment) segments;
-    MP_VEC(struct mp_segment_part) parts;
-    MP_VEC(struct mp_allocator_call) calls;
-    MP_VEC(struct mp_block_metadata) metadata;
-};
-void mp_pytorch_segment_rows(const struct mp_pytorch_records *records, const struct mp_pytorch_device *devices,
-                             const uint16_t *tracks, size_t count, struct mp_pytorch_rows *rows);
-void mp_pytorch_trace_rows(const struct mp_pytorch_records *records, const struct mp_pytorch_device *device,
-                           uint16_t track, struct mp_pytorch_rows *rows);
-
-/* Sentences, as text ids of the records' values: the file's gaps (`limits`) and other remarks (`notes`). `has_times`:
- * the trace has times. */
-struct mp_pytorch_sentences {
-    MP_VEC(uint32_t) limits, notes;
-};
-void mp_pytorch_sentences_make(struct mp_pytorch_snapshot *snapshot, bool has_times,
-                               struct mp_pytorch_sentences *sentences);
-
 /* The allocator's settings (a dictionary; another value has none) as key=value,key=value; the caller frees it. */
 char *mp_pytorch_settings(struct mp_values *values, uint64_t settings);

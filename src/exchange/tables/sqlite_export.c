@@ -13,6 +13,122 @@
 #include "model/stack.h"
 #include "model/track.h"
 
+/* The statement that makes the tables. */
+static const char sqlite_tables[] =
+    "PRAGMA user_version = 1;\n"
+    "CREATE TABLE recording ( -- one row\n"
+    "  schema TEXT,           -- 'memprof.sqlite/1'\n"
+    "  command TEXT, host TEXT, pid INTEGER,\n"
+    "  start_unix_ns INTEGER, -- times in all other columns count from here\n"
+    "  duration_ns INTEGER,\n"
+    "  from_ns INTEGER, to_ns INTEGER,           -- the part that is in here\n"
+    "  first_event INTEGER, end_event INTEGER,   -- events [first_event, end_event)\n"
+    "  filter TEXT,           -- NULL: every block is in here\n"
+    "  complete INTEGER,      -- 0: events were lost or a limit was set; see notes\n"
+    "  dropped INTEGER,\n"
+    "  rank INTEGER, local_rank INTEGER, world_size INTEGER, node INTEGER, parent INTEGER, -- of its job, where known\n"
+    "  role TEXT, job TEXT);\n"
+    "CREATE TABLE notes (text TEXT); -- what the recording could not see\n"
+    "CREATE TABLE tracks (\n"
+    "  id INTEGER PRIMARY KEY,\n"
+    "  name TEXT,             -- 'cuda:0/torch'\n"
+    "  device TEXT, layer TEXT, pool TEXT,\n"
+    "  size_basis TEXT,       -- requested, block, exact\n"
+    "  start_bytes INTEGER,   -- live where this part begins\n"
+    "  peak_bytes INTEGER, peak_ns INTEGER, -- of this part, whatever the filter\n"
+    "  peak_event INTEGER,    -- the peak is reached after this event; first_event - 1: at the beginning\n"
+    "  end_bytes INTEGER,     -- live where this part ends\n"
+    "  reserved_peak_bytes INTEGER, -- of the whole recording\n"
+    "  device_total_bytes INTEGER);\n"
+    "CREATE TABLE threads (tid INTEGER, name TEXT);\n"
+    "CREATE TABLE stacks (\n"
+    "  id INTEGER PRIMARY KEY,\n"
+    "  site TEXT,             -- the frame that tells most\n"
+    "  function TEXT, file TEXT, line INTEGER, -- of that frame\n"
+    "  folded TEXT);          -- all frames, outermost first, ';' between them\n"
+    "CREATE TABLE frames (\n"
+    "  id INTEGER PRIMARY KEY,\n"
+    "  function TEXT, file TEXT, line INTEGER,\n"
+    "  module TEXT,           -- path of the shared object\n"
+    "  address INTEGER,       -- in the module\n"
+    "  language TEXT);        -- native, python, backward (no call: see docs/FORMAT.md)\n"
+    "CREATE TABLE stack_frames (stack_id INTEGER, position INTEGER, -- 0: innermost\n"
+    "  frame_id INTEGER, PRIMARY KEY (stack_id, position)) WITHOUT ROWID;\n"
+    "CREATE TABLE blocks (     -- one row an allocation's life\n"
+    "  id INTEGER PRIMARY KEY,\n"
+    "  track_id INTEGER, kind TEXT, address INTEGER,\n"
+    "  bytes INTEGER,         -- when it was allocated; NULL: not known\n"
+    "  stack_id INTEGER, thread INTEGER, -- a tid\n"
+    "  alloc_event INTEGER, alloc_ns INTEGER, alloc_step INTEGER, -- event NULL: live before the recording\n"
+    "  free_event INTEGER, free_ns INTEGER, free_step INTEGER,    -- NULL: live at its end\n"
+    "  region TEXT,           -- the innermost one in which it was allocated\n"
+    "  module TEXT,           -- the path of the network's module that ran then\n"
+    "  role TEXT,             -- what the program said last that it holds: parameter, gradient, optimizer_state, ...\n"
+    "  label TEXT,            -- and that tensor's name\n"
+    "  requested_bytes INTEGER, -- asked of PyTorch's allocator; with stream and pool as far as its history tells\n"
+    "  stream INTEGER, pool TEXT); -- pool: PyTorch's pair of numbers; 0,0 is the default one\n"
+    "CREATE TABLE labels (block_id INTEGER, event_id INTEGER, -- after that event; NULL: from the start\n"
+    "  role TEXT, label TEXT);\n"
+    "CREATE TABLE resizes (block_id INTEGER, event_id INTEGER, bytes INTEGER, -- from that event on\n"
+    "  PRIMARY KEY (block_id, event_id)) WITHOUT ROWID;\n"
+    "CREATE TABLE events (     -- in order\n"
+    "  id INTEGER PRIMARY KEY,\n"
+    "  time_ns INTEGER,\n"
+    "  step INTEGER,          -- NULL: before the first\n"
+    "  type TEXT,             -- alloc, free, resize, oom, step, region_begin, region_end, mark, reserved, start, "
+    "stop\n"
+    "  track_id INTEGER, thread INTEGER, block_id INTEGER,\n"
+    "  delta_bytes INTEGER,   -- of live bytes: alloc, free, resize\n"
+    "  bytes INTEGER,         -- oom: asked for; reserved: held from now on\n"
+    "  stack_id INTEGER,      -- oom, mark\n"
+    "  name TEXT);            -- step, region, mark; oom: the module's\n"
+    "CREATE TABLE steps (step INTEGER PRIMARY KEY, name TEXT, start_ns INTEGER, end_ns INTEGER,\n"
+    "  first_event INTEGER, end_event INTEGER); -- events [first_event, end_event)\n"
+    "CREATE TABLE regions (name TEXT, thread INTEGER, start_ns INTEGER, end_ns INTEGER);\n"
+    "CREATE TABLE samples (counter TEXT, time_ns INTEGER, bytes INTEGER); -- cpu/resident, cuda:0/device, ...\n";
+
+#define SITES(view, from, bytes)                                                                                       \
+    "CREATE VIEW " view " AS SELECT t.name AS track, SUM(" bytes ") AS bytes, COUNT(*) AS blocks, s.site, b.stack_id," \
+    " s.folded FROM " from " b JOIN tracks t ON t.id = b.track_id LEFT JOIN stacks s ON s.id = b.stack_id"             \
+    " GROUP BY b.track_id, b.stack_id ORDER BY bytes DESC;\n"
+
+/* Makes indexes and views once the tables are filled. */
+static const char sqlite_indexes[] =
+    "CREATE INDEX blocks_by_stack ON blocks(stack_id);\n"
+    "CREATE INDEX blocks_by_track ON blocks(track_id, alloc_event);\n"
+    "CREATE INDEX blocks_by_step ON blocks(alloc_step);\n"
+    "CREATE INDEX blocks_by_bytes ON blocks(bytes);\n"
+    "CREATE INDEX events_by_block ON events(block_id);\n"
+    "CREATE INDEX events_by_time ON events(time_ns);\n"
+    "CREATE INDEX stack_frames_by_frame ON stack_frames(frame_id);\n"
+    "CREATE INDEX frames_by_function ON frames(function);\n"
+    "CREATE INDEX samples_by_counter ON samples(counter, time_ns);\n"
+    /* The blocks that were live when their track was at its peak, with their size at that time. */
+    "CREATE VIEW peak_blocks AS SELECT b.*, COALESCE((SELECT r.bytes FROM resizes r WHERE r.block_id = b.id"
+    " AND r.event_id <= t.peak_event ORDER BY r.event_id DESC LIMIT 1), b.bytes) AS bytes_then"
+    " FROM blocks b JOIN tracks t ON t.id = b.track_id"
+    " WHERE (b.alloc_event IS NULL OR b.alloc_event <= t.peak_event)"
+    " AND (b.free_event IS NULL OR b.free_event > t.peak_event);\n"
+    /* The blocks that are live at the end (of the exported part). */
+    "CREATE VIEW outstanding_blocks AS SELECT b.*, COALESCE((SELECT r.bytes FROM resizes r WHERE r.block_id = b.id"
+    " AND r.event_id < e.end_event ORDER BY r.event_id DESC LIMIT 1), b.bytes) AS bytes_then"
+    " FROM blocks b, recording e WHERE b.free_event IS NULL OR b.free_event >= e.end_event;\n"
+    /* The blocks allocated in this part, freed or not. */
+    "CREATE VIEW allocated_blocks AS SELECT b.* FROM blocks b, recording e WHERE b.alloc_event >= e.first_event;\n"
+    /* Sites by their memory at the peak, at the end, and allocated in all. */
+    SITES("peak_sites", "peak_blocks", "b.bytes_then") SITES("outstanding_sites", "outstanding_blocks", "b.bytes_then")
+        SITES("allocated_sites", "allocated_blocks", "b.bytes")
+    /* Live bytes of each track after each event; correct only without a filter. */
+    "CREATE VIEW levels AS SELECT t.name AS track, e.id AS event_id, e.time_ns, e.step,"
+    " t.start_bytes + SUM(e.delta_bytes) OVER (PARTITION BY e.track_id ORDER BY e.id) AS bytes"
+    " FROM events e JOIN tracks t ON t.id = e.track_id WHERE e.delta_bytes IS NOT NULL;\n"
+    /* The highest level within each step, among its own events. */
+    "CREATE VIEW step_peaks AS SELECT step, track, MAX(bytes) AS peak_bytes FROM levels WHERE step IS NOT NULL"
+    " GROUP BY step, track;\n"
+    /* Bytes and blocks allocated in each region by name. */
+    "CREATE VIEW region_sums AS SELECT region, COUNT(*) AS blocks, SUM(bytes) AS allocated_bytes FROM allocated_blocks"
+    " GROUP BY region ORDER BY allocated_bytes DESC;\n";
+
 enum table {
     RECORDING,
     NOTES,
@@ -307,10 +423,10 @@ static void fill_tables(struct database *db, const char *filter)
 {
     execute(db, "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA locking_mode = EXCLUSIVE; "
                 "PRAGMA temp_store = MEMORY; BEGIN;");
-    execute(db, mp_sqlite_tables);
+    execute(db, sqlite_tables);
     prepare(db);
     if (!db->failed) put_all(db, filter);
-    execute(db, mp_sqlite_indexes);
+    execute(db, sqlite_indexes);
     execute(db, "COMMIT;");
 }
 

@@ -1,5 +1,5 @@
 /*
- * A recording as an SQLite database. src/exchange/tables/sqlite_schema.c defines tables, indexes and views, with the
+ * A recording as an SQLite database. sqlite_export.c defines tables, indexes and views, with the
  * meaning of each column. sqlite3's .schema shows these definitions. The database is written in one transaction without
  * a journal, since nobody reads the file before it is complete and gets its name.
  */
@@ -13,6 +13,3 @@
  * failed. */
 enum mp_status mp_sqlite_export(const struct mp_block_rows *rows, const char *filter, FILE *out,
                                 struct mp_error *error);
-
-/* Statements that make the tables, and statements that make indexes and views once the tables are filled. */
-extern const char mp_sqlite_tables[], mp_sqlite_indexes[];
