@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "collect/symbols/debug_files.h"
 #include "collect/symbols/symbol_file.h"
 
 #define LOOK_AGAIN_NS   (100 * MP_NS_PER_MS)

@@ -16,7 +16,7 @@
 #include "collect/session/collector_parts.h"
 #include "collect/session/membership.h"
 #include "collect/session/naming.h"
-#include "collect/symbols/symbol_file.h"
+#include "collect/symbols/demangle.h"
 #include "model/builder.h"
 #include "model/filter.h"
 #include "model/rules.h"

@@ -1,4 +1,4 @@
-#include "collect/symbols/symbol_file.h"
+#include "collect/symbols/debug_files.h"
 
 #include <elfutils/libdwelf.h>
 #include <errno.h>

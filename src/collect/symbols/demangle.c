@@ -1,4 +1,4 @@
-#include "collect/symbols/symbol_file.h"
+#include "collect/symbols/demangle.h"
 
 #include <dlfcn.h>
 #include <stdint.h>

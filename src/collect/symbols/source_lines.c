@@ -1,4 +1,4 @@
-#include "collect/symbols/symbol_file.h"
+#include "collect/symbols/source_lines.h"
 
 #include <dwarf.h>
 #include <stdio.h>

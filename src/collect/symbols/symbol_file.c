@@ -9,7 +9,10 @@
 
 #include "base/map.h"
 #include "base/vec.h"
+#include "collect/symbols/debug_files.h"
+#include "collect/symbols/demangle.h"
 #include "collect/symbols/extents.h"
+#include "collect/symbols/source_lines.h"
 
 /* A kept answer is one number: the number of lines in the low COUNT_BITS bits, and the index of the first line above
  * them. */

@@ -10,7 +10,8 @@
 
 #include "base/clock.h"
 #include "base/vec.h"
-#include "collect/symbols/symbol_file.h"
+#include "collect/symbols/debug_files.h"
+#include "collect/symbols/demangle.h"
 
 struct module {
     struct mp_symbol_file *file; /* NULL: none */

@@ -5,20 +5,11 @@
  */
 #pragma once
 
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/error.h"
 #include "base/file_id.h"
+#include "collect/symbols/symbol_file.h"
 
 #define MP_SYMBOL_MODULES_MAX (1u << 20) /* module ids are below this */
-
-/* One source-level frame. C++ names are demangled and not cut; template arguments make some very long. */
-struct mp_symbol_line {
-    const char *function; /* NULL: no known function contains the address */
-    const char *file;     /* NULL: unknown */
-    uint32_t line;        /* 0: unknown */
-};
 
 struct mp_symbols;
 

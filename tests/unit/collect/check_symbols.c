@@ -1,7 +1,5 @@
 /* The resolver compared with GNU addr2line and nm, which share no code with elfutils, on a library built for this
  * test. */
-#include "collect/symbols/symbols.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -13,7 +11,9 @@
 #include <unistd.h>
 
 #include "base/vec.h"
+#include "collect/symbols/debug_files.h"
 #include "collect/symbols/symbol_file.h"
+#include "collect/symbols/symbols.h"
 #include "unit/suite.h"
 
 #define MODULE 3 /* module id of the tested file */
