@@ -5,10 +5,13 @@
  *
  * The collector decides by a range's name whether the range begins a step.
  */
+#include "capture/nvtx/nvtx.h"
+
 #include <string.h>
 
 #include "capture/core/recorder.h"
-#include "capture/nvtx/nvtx.h"
+#include "capture/nvtx/nvtx_names.h"
+#include "capture/nvtx/nvtx_ranges.h"
 
 struct message {
     unsigned domain;

@@ -7,7 +7,7 @@
 
 #include "capture/core/recorder.h"
 #include "capture/cuda/live.h"
-#include "capture/nvtx/nvtx.h"
+#include "capture/nvtx/nvtx_names.h"
 
 #define HEAPS   32        /* number 0 is for blocks that are announced without a heap */
 #define NO_TYPE UINT8_MAX /* a number that no device type of c10 has */

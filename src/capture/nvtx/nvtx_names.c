@@ -1,12 +1,11 @@
-#include "capture/nvtx/nvtx.h"
+#include "capture/nvtx/nvtx_names.h"
 
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
 
-#include "base/kernel.h"
-
 #include "base/hash.h"
+#include "base/kernel.h"
 
 /* Registered strings, one after the other in one mapping, of which only the used part is touched. `slots` is a hash
  * table of their offsets. */

@@ -1,4 +1,4 @@
-#include "capture/nvtx/nvtx.h"
+#include "capture/nvtx/nvtx_ranges.h"
 
 #include <stdatomic.h>
 #include <string.h>

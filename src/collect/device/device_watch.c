@@ -7,8 +7,10 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/vec.h"
 #include "base/words.h"
 #include "base/worker.h"
+#include "collect/device/nvml.h"
 
 #define FIRST_WAIT_NS  (2 * MP_NS_PER_SECOND)
 #define EVERY_NS       (100 * MP_NS_PER_MS)

@@ -1,4 +1,4 @@
-#include "collect/device/device_watch.h"
+#include "collect/device/nvml.h"
 
 #include <ctype.h>
 #include <dlfcn.h>
@@ -6,6 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/vec.h"
 #include "base/words.h"
 
 /* ---- the parts of nvml.h in use ---- */

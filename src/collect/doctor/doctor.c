@@ -15,6 +15,7 @@
 #include "base/memory.h"
 #include "base/units.h"
 #include "collect/device/device_watch.h"
+#include "collect/device/nvml.h"
 #include "collect/session/launch.h"
 #include "wire/config.h"
 

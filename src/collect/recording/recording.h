@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/map.h"
 #include "collect/device/device_watch.h"
+#include "collect/device/nvml.h"
 #include "collect/history/history.h"
 #include "collect/recording/drain.h"
 #include "collect/recording/schedule.h"

@@ -1,5 +1,5 @@
 #include "collect/device/device_watch.h"
-
+#include "collect/device/nvml.h"
 #include "unit/suite.h"
 
 #define GPU(number, name_, uuid_)                                                                                      \
