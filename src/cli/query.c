@@ -7,7 +7,7 @@
 #include "base/units.h"
 #include "cli/progress.h"
 #include "cli/text_file.h"
-#include "collect/recover/recover.h"
+#include "collect/recover/left_behind.h"
 #include "exchange/load/load.h"
 #include "model/stack.h"
 

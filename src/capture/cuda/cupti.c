@@ -12,6 +12,8 @@
 #include "base/clock.h"
 #include "base/kernel.h"
 #include "capture/core/session.h"
+#include "capture/cuda/cupti_library.h"
+#include "capture/cuda/cupti_records.h"
 #include "capture/cuda/front.h"
 #include "capture/stack/stack.h"
 

@@ -1,10 +1,10 @@
+#include "capture/cuda/cupti_library.h"
+
 #include <dlfcn.h>
 #include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "capture/cuda/cupti.h"
 
 #define PATH_ROOM 1024
 

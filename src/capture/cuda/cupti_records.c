@@ -3,6 +3,8 @@
  * belong together if correlation id and address are equal. A record may have the id of a runtime call around the
  * driver's call; then only the address counts. Records come late, in no order, on any thread.
  */
+#include "capture/cuda/cupti_records.h"
+
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -14,7 +16,7 @@
 #include "capture/core/room.h"
 #include "capture/core/session.h"
 #include "capture/cuda/booking.h"
-#include "capture/cuda/cupti.h"
+#include "capture/cuda/cupti_library.h"
 
 /* ---- calls and records that wait for their partner -------------------------------------------------------------- */
 

@@ -1,8 +1,7 @@
 /* The C API's functions, as include/memprof.h hands them to programs. */
-#include <memprof.h>
-
 #include <errno.h>
 #include <limits.h>
+#include <memprof.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>

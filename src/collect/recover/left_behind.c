@@ -1,4 +1,4 @@
-#include "collect/recover/recover.h"
+#include "collect/recover/left_behind.h"
 
 #include <errno.h>
 #include <libgen.h>

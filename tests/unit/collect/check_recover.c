@@ -1,11 +1,10 @@
-#include "collect/recover/recover.h"
-
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "collect/recover/recover.h"
 #include "model/model.h"
 #include "model/track.h"
 #include "unit/suite.h"

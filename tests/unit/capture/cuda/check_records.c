@@ -2,9 +2,9 @@
  * CUPTI's records, hand-made, of every layout since CUDA 11.2. Each buffer ends where readable memory ends. Records are
  * complete or cut, in order or not, and before or after their calls.
  */
-#include "capture/cuda/cupti.h"
-
 #include "capture/cuda/booking.h"
+#include "capture/cuda/cupti_library.h"
+#include "capture/cuda/cupti_records.h"
 #include "collect/recording/drain.h"
 #include "unit/capture/memory_spool.h"
 
