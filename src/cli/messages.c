@@ -59,18 +59,16 @@ int mp_message_error(const struct mp_error *error)
     return error->status == MP_INVALID ? MP_EXIT_USAGE : MP_EXIT_COULD_NOT;
 }
 
-#define NAME_MAX_ 40
-
 static size_t least(size_t a, size_t b, size_t c)
 {
     size_t smaller = a < b ? a : b;
     return smaller < c ? smaller : c;
 }
 
-/* Levenshtein's distance, in one row. */
-static size_t distance(const char *a, const char *b)
+/* In one row. */
+size_t mp_distance(const char *a, const char *b)
 {
-    size_t row[NAME_MAX_ + 1], width = strlen(b);
+    size_t row[MP_NAME_MOST + 1], width = strlen(b);
     for (size_t i = 0; i <= width; i++)
         row[i] = i;
     for (size_t line = 1; *a; a++, line++) {
@@ -89,11 +87,11 @@ const char *mp_nearest(const char *name, const char *const *names)
 {
     const char *nearest = NULL;
     size_t best = 3, length = strlen(name);
-    if (length > NAME_MAX_) return NULL;
+    if (length > MP_NAME_MOST) return NULL;
     for (; *names; names++) {
-        if (strlen(*names) > NAME_MAX_) continue;
+        if (strlen(*names) > MP_NAME_MOST) continue;
         bool begins = length > 1 && !strncmp(name, *names, length);
-        size_t far = begins ? 1 : distance(name, *names);
+        size_t far = begins ? 1 : mp_distance(name, *names);
         if (far >= best || far >= length) continue;
         best = far;
         nearest = *names;

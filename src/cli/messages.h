@@ -2,6 +2,7 @@
 #pragma once
 
 #include <limits.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/error.h"
@@ -28,6 +29,10 @@ const char *mp_shown_path(char room[MP_SHOWN_ROOM], const char *path);
 int mp_message_error(const struct mp_error *error);
 /* The entry of `names` (NULL-terminated) that the user may have meant with `name`; NULL if none is similar. */
 const char *mp_nearest(const char *name, const char *const *names);
+
+#define MP_NAME_MOST 40
+/* Levenshtein's distance of two names of at most MP_NAME_MOST letters. */
+size_t mp_distance(const char *a, const char *b);
 
 /* "1 event was" or "12 events were", until the next call. */
 const char *mp_dropped_events(uint64_t count);

@@ -155,8 +155,8 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
     [MP_OPT_TENSORBOARD] = {"tensorboard", '\0', "DIR", "write to DIR, under a name that TensorBoard finds"},
     [MP_OPT_DEVICE] =
         {"device", '\0', "NAME",
-         "the GPU to plan for: t4, v100-16gb, a10, a30, rtx3090, rtx4090, rtx5090, l4, l40s, a100-40gb, a100-80gb, "
-         "h100-80gb, h200-141gb, b200-180gb, its bytes, such as 80GiB, or a file that describes it (h100-80gb)"},
+         "the GPU to plan for: a name, such as t4, rtx4090, l40s, a100-40gb, h100-80gb or b200-180gb (list shows all), "
+         "its bytes, such as 80GiB, or a file that describes it (h100-80gb)"},
     [MP_OPT_DEVICES] = {"devices", '\0', "N", "the number of these GPUs, 1 to 8 (1)"},
     [MP_OPT_VALUES] = {"values", '\0', "WHAT",
                        "values read back from the device: zeros, ones, or host (the data last copied there); with "

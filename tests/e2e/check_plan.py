@@ -77,16 +77,44 @@ class Plan(unittest.TestCase):
         self.assertEqual(result.returncode, status, result.stderr)
         return result
 
+    def test_names_of_devices(self):
+        listed = harness.memprof("plan", "--device", "list").stdout.splitlines()
+        self.assertGreaterEqual(len(listed), 46)
+        self.assertTrue(all(" GiB  " in line and "; total: " in line for line in listed))
+        total = {line.split()[0]: float(line.split()[1]) for line in listed}
+        for name, key in (("4090", "rtx4090"), ("RTX 4090", "rtx4090"), ("NVIDIA GeForce RTX 5080", "rtx5080"),
+                          ("H100", "h100-80gb"), ("A10G", "a10g"), ("NVIDIA L40S", "l40s")):
+            whole = int(self.plan("--device", name, arguments=["0"]).stdout.split()[0])
+            self.assertAlmostEqual(whole / GIB, total[key], 2, name)
+        for name, near in (("4070x", "rtx4070"), ("rtx409", "rtx4090"), ("h10", "h100-80gb"), ("24", "t4")):
+            said = self.plan("--device", name, status=2).stderr
+            self.assertRegex(said, f"there is no device {name}; the nearest names are .*{near}.*; or give its bytes")
+
+    def test_an_estimated_total_is_called_one(self):
+        for name, said in (("rtx4080", 1), ("l40s", 0), ("24GiB", 0)):
+            self.assertEqual(self.plan("--device", name, arguments=["1"]).stderr.count("is an estimate: "), said, name)
+
+    def test_keys_of_a_device_file_have_bounds(self):
+        path = self.folder / "my.dev"
+        for line, said in (("cc = 89abc", "give a number from 50 to 199"), ("sms = -5", "give a number from 1 to 4096"),
+                           ("context = 2TiB", "give bytes, such as 80GiB, from 0 to"), ("colour = red", "what is colour?"),
+                           ("name = a;cc=70", "a name has no semicolon"), ("total", "write [NAME]")):
+            path.write_text(f"[mine]\ntotal = 24GiB\n{line}\n")
+            self.assertIn(f"my.dev, line 3: ", found := self.plan("--device", path, status=2).stderr)
+            self.assertIn(said, found)
+        path.write_text("[mine]\nname = Mine\ncc = 89\n")
+        self.assertIn("[mine] has no total", self.plan("--device", path, status=2).stderr)
+
     def test_fits(self):
         result = self.plan("--device", "a100-40gb", arguments=["30"])
         whole, free, failed = map(int, result.stdout.split())
-        self.assertEqual((whole, whole - free, failed), (42298834944, 512 * MIB, 0))
-        self.assertIn("fits, with 8.89 GiB to spare: reserved 30.0 GiB, allocated 30.0 GiB", result.stderr)
+        self.assertEqual((whole, whole - free, failed), (42298834944, 424 * MIB, 0))
+        self.assertIn("fits, with 8.98 GiB to spare: reserved 30.0 GiB, allocated 30.0 GiB", result.stderr)
         info = harness.answer("info", self.path)
         plan = info["plan"]
         self.assertEqual((plan["device"], plan["total_bytes"], plan["values"]), ("a100-40gb", 42298834944, "zeros"))
         self.assertEqual(plan["read_backs"], [])
-        self.assertEqual([one["bytes"] for one in plan["estimated"]], [512 * MIB])
+        self.assertEqual([one["bytes"] for one in plan["estimated"]], [424 * MIB])
         said = harness.memprof("report", self.path).stdout.split("\n")
         self.assertEqual(said[2:4], ["PLANNED  on a100-40gb, 39.4 GiB, without a GPU: nothing was computed",
                                      "  depends on no value read from the device"])
@@ -165,17 +193,18 @@ class Plan(unittest.TestCase):
             left.rmdir()
 
     def test_mistakes(self):
-        for options, said in ((["--device", "h1000"], "there is no device h1000; known are t4,"),
+        for options, said in ((["--device", "h1000"], "there is no device h1000; the nearest names are h100-80gb, "),
                               (["--devices", "99"], "give a number from 1 to 8"),
                               (["--values", "nines"], "give zeros, ones or host"),
                               (["--world-size", "2", "--rank", "2"], "there are 2 ranks, from 0")):
             result = self.plan(*options, arguments=["0"], status=2)
             self.assertIn(said, result.stderr)
             self.assertEqual(result.stderr.count("\n"), 1)
-        for device, said in (("24", "24 B is too little: the CUDA context alone takes 512 MiB; a size needs a unit, as in 24GiB"),
-                             ("400MiB", "400 MiB is too little"), ("24GiBB", "there is no device 24GiBB; known are t4,"),
+        for device, said in (("24", "there is no device 24; the nearest names are"),
+                             ("400MiB", "400 MiB is too little: the CUDA context alone takes 512 MiB; a size needs a unit, as in"),
+                             ("24GiBB", "there is no device 24GiBB; the nearest names are"),
                              ("/nowhere/gpu", "cannot read /nowhere/gpu: No such file"),
-                             (self.folder / "program.py", "program.py, line 2: write [NAME] or KEY = VALUE")):
+                             (self.folder / "program.py", "program.py, line 2: write [NAME], and then KEY = VALUE")):
             result = self.plan("--device", device, arguments=["0"], status=2)
             self.assertIn(said, result.stderr)
             self.assertEqual(result.stderr.count("\n"), 1)
@@ -292,7 +321,7 @@ class Plan(unittest.TestCase):
                 "print(name.value.decode(), *memory)")
         total = 42298834944
         self.assertEqual(self.script(nvml, "--device", "a100-40gb").stdout.rsplit(" ", 3),
-                         ["NVIDIA A100-SXM4-40GB", str(total), str(total - 1536 * MIB), f"{1536 * MIB}\n"])
+                         ["NVIDIA A100-SXM4-40GB", str(total), str(total - 1448 * MIB), f"{1448 * MIB}\n"])
 
     def test_visible_devices(self):
         """The program sets CUDA_VISIBLE_DEVICES itself. The user's own setting is ignored (test_device)."""

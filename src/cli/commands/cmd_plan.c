@@ -82,15 +82,18 @@ static bool find_folder(char folder[PATH_MAX])
     return false;
 }
 
-/* Finds the device. In a build that is not installed, the list of devices is among the sources. */
-static enum mp_status find_device(const struct mp_invocation *invocation, struct planning *planning,
+/* Finds the device, or prints the list and sets *listed. In a build that is not installed, the list is among the
+ * sources. */
+static enum mp_status find_device(const struct mp_invocation *invocation, struct planning *planning, bool *listed,
                                   struct mp_error *error)
 {
     const char *wanted = invocation->value[MP_OPT_DEVICE];
     char path[PATH_MAX + 32];
     snprintf(path, sizeof path, "%s/devices", planning->folder);
-    return mp_plan_device_find(access(path, R_OK) ? MP_SOURCE_DIR "/src/softgpu" : planning->folder,
-                               wanted ? wanted : DEVICE_DEFAULT, &planning->device, error);
+    const char *folder = access(path, R_OK) ? MP_SOURCE_DIR "/src/softgpu" : planning->folder;
+    *listed = wanted && !strcmp(wanted, "list");
+    return *listed ? mp_plan_devices_print(folder, error)
+                   : mp_plan_device_find(folder, wanted ? wanted : DEVICE_DEFAULT, &planning->device, error);
 }
 
 /* ---- the stand-in GPU for the command ---------------------------------------------------------------------------- */
@@ -150,23 +153,20 @@ static bool set_up(struct planning *planning)
     const struct mp_plan_device *device = &planning->device;
     char nvml[PATH_MAX + 32];
     snprintf(nvml, sizeof nvml, "%s/lib/libnvidia-ml.so.1", planning->folder);
+    struct mp_buffer profile = {0};
+    mp_plan_device_profile(device, &profile);
     unsetenv("CUDA_VISIBLE_DEVICES");
-    bool done =
-        make_state(planning) && preload(planning) && set("SOFTGPU_ON", "plan") &&
-        set("SOFTGPU_MEMORY", "%llu", (unsigned long long)device->total) &&
-        set("SOFTGPU_CONTEXT", "%llu", (unsigned long long)device->context) &&
-        set("SOFTGPU_DEVICES", "%u", planning->devices) && set("SOFTGPU_VALUES", "%s", planning->values) &&
-        set("SOFTGPU_SELECTED", "%g", planning->selected) &&
-        set("SOFTGPU_PROFILE",
-            "name=%s;cc=%u;sms=%u;l2=%u;kernels=1;local_threads=%u;graph_node=%llu;cublas=%llu;nccl=%llu;multicast=%"
-            "llu",
-            device->name, device->cc, device->sms, device->l2, device->local_threads,
-            (unsigned long long)device->graph_node, (unsigned long long)device->cublas,
-            (unsigned long long)device->nccl, (unsigned long long)device->multicast) &&
-        set("TRITON_LIBCUDA_PATH", "%s/lib", planning->folder) && /* Triton would ask ldconfig, which does not know the
-                                                                   * stand-in */
-        set("MEMPROF_PLAN", "random=%s;values=%s;rank=%u;world=%u", planning->random ? "made" : "left",
-            planning->values, planning->rank, planning->world);
+    bool done = make_state(planning) && preload(planning) && set("SOFTGPU_ON", "plan") &&
+                set("SOFTGPU_MEMORY", "%llu", (unsigned long long)device->total) &&
+                set("SOFTGPU_CONTEXT", "%llu", (unsigned long long)device->context) &&
+                set("SOFTGPU_DEVICES", "%u", planning->devices) && set("SOFTGPU_VALUES", "%s", planning->values) &&
+                set("SOFTGPU_SELECTED", "%g", planning->selected) &&
+                set("SOFTGPU_PROFILE", "kernels=1;%s", (const char *)profile.data) &&
+                set("TRITON_LIBCUDA_PATH", "%s/lib", planning->folder) && /* Triton would ask ldconfig, which does not
+                                                                           * know the stand-in */
+                set("MEMPROF_PLAN", "random=%s;values=%s;rank=%u;world=%u", planning->random ? "made" : "left",
+                    planning->values, planning->rank, planning->world);
+    mp_buffer_free(&profile);
     if (done && dlopen(nvml, RTLD_NOW | RTLD_GLOBAL)) return true;
     mp_message("cannot set up the stand-in GPU: %s", done ? dlerror() : strerror(errno));
     return false;
@@ -199,6 +199,10 @@ static int run_plan(const struct mp_invocation *invocation)
     struct planning planning = {.devices = 1, .world = 1, .has_budget = mp_given(invocation, MP_OPT_BUDGET)};
     struct mp_error error;
     bool all = mp_given(invocation, MP_OPT_RANK) && !strcmp(invocation->value[MP_OPT_RANK], "all");
+    bool listed;
+    if (!find_folder(planning.folder)) return MP_EXIT_COULD_NOT;
+    enum mp_status found = find_device(invocation, &planning, &listed, &error);
+    if (listed) return found ? mp_message_error(&error) : MP_EXIT_DONE;
     if (!invocation->operand_count) {
         mp_message("plan needs a command: memprof plan --device " DEVICE_DEFAULT " -- python3 train.py");
         return MP_EXIT_USAGE;
@@ -213,8 +217,7 @@ static int run_plan(const struct mp_invocation *invocation)
         mp_message("--rank %u: there are %u ranks, from 0 (--world-size)", planning.rank, planning.world);
         return MP_EXIT_USAGE;
     }
-    if (!find_folder(planning.folder)) return MP_EXIT_COULD_NOT;
-    if (find_device(invocation, &planning, &error)) {
+    if (found) {
         mp_message("--device %s: %s", invocation->value[MP_OPT_DEVICE] ? invocation->value[MP_OPT_DEVICE] : "",
                    error.text);
         return MP_EXIT_USAGE;

@@ -243,6 +243,9 @@ static void print_fit(const struct mp_plan_outcome *outcome, const struct mp_pla
     else
         mp_message("does not fit, by %s: reserved %s, allocated %s at the peak", mp_format_bytes(room, outcome->over),
                    reserved, allocated);
+    if (mp_plan_device_is_estimate(device))
+        mp_message("no %s was read: its total of %s is an %s", device->key, mp_format_bytes(room, device->total),
+                   device->source);
     mp_message("allocated and reserved are PyTorch's own; context and libraries take another %s (estimated)%s", other,
                (const char *)unknown.data);
     mp_buffer_free(&unknown);
