@@ -19,8 +19,9 @@ static bool is_beyond(struct mp_recording *recording, const struct mp_base_block
            (double)(address - block->address) >= mp_sampling_size(block->bytes, recording->config.sample_bytes);
 }
 
-/* Tensors' storages lie in blocks of PyTorch's allocator; one that has just been freed lies in none. A segment of the
- * driver around it is not meant. */
+/* True if a tensor that a look found cannot lie in the track's blocks themselves: PyTorch's allocator has blocks on the
+ * device. A tensor that was freed since the look lies in none of these, and the driver's segment around it is not
+ * meant. */
 static bool is_divided(struct mp_recording *recording, uint16_t track)
 {
     const struct mp_wire_track *tracks = mp_spool_entries(recording->spool.header, MP_TABLE_TRACKS);
@@ -32,15 +33,16 @@ static bool is_divided(struct mp_recording *recording, uint16_t track)
     return false;
 }
 
-/* The block that begins at the address, as most tensors' blocks do; else the block that contains it. */
-static struct mp_base_block *block_at(struct mp_recording *recording, uint64_t address)
+/* The block that begins at the address, as most tensors' blocks do; else the block that contains it. `looked`: a look
+ * found the address some time ago. */
+static struct mp_base_block *block_at(struct mp_recording *recording, uint64_t address, bool looked)
 {
     const struct mp_ledger *ledger = &recording->state.ledger;
     struct mp_base_block *best = NULL;
     unsigned best_rank = 0;
     for (uint16_t track = 0; track < ledger->tracks.count; track++) {
         struct mp_base_block *block = mp_ledger_at(ledger, track, address);
-        unsigned rank = block && !is_divided(recording, track) ? rank_of(recording, track) : 0;
+        unsigned rank = block && !(looked && is_divided(recording, track)) ? rank_of(recording, track) : 0;
         if (rank > best_rank) best = block, best_rank = rank;
     }
     if (best) return best;
@@ -50,7 +52,7 @@ static struct mp_base_block *block_at(struct mp_recording *recording, uint64_t a
             (recording->config.sample_bytes && is_beyond(recording, block, address)))
             continue;
         unsigned rank = rank_of(recording, block->track);
-        if (rank > best_rank && !is_divided(recording, block->track)) best = block, best_rank = rank;
+        if (rank > best_rank && !(looked && is_divided(recording, block->track))) best = block, best_rank = rank;
     }
     return best;
 }
@@ -71,7 +73,7 @@ enum mp_status mp_recording_take_holder(struct mp_recording *recording, const st
                                         const struct mp_event *event, struct mp_error *error)
 {
     if (!recording->window_open) return MP_OK;
-    struct mp_base_block *block = event->address ? block_at(recording, event->address) : NULL;
+    struct mp_base_block *block = event->address ? block_at(recording, event->address, true) : NULL;
     if ((event->address && !block) || event->kind >= MP_HOLDER_KINDS) return MP_OK;
     struct mp_block_holder holder = {.time_ns = event->time_ns,
                                      .block = block ? block->block : MP_HOLDER_LOOK,
@@ -88,7 +90,7 @@ enum mp_status mp_recording_take_holder(struct mp_recording *recording, const st
 enum mp_status mp_recording_take_label(struct mp_recording *recording, const struct mp_event *event,
                                        struct mp_error *error)
 {
-    struct mp_base_block *block = block_at(recording, event->address);
+    struct mp_base_block *block = block_at(recording, event->address, false);
     if (!block || (block->role == event->kind && block->label == event->name)) return MP_OK;
     if (!block->role && !mp_usual_roles_add(&recording->usual_roles, block, event->kind))
         return mp_fail(error, MP_NO_MEMORY, "out of memory for labels");
