@@ -270,6 +270,21 @@ int mp_fork(struct bpf_raw_tracepoint_args *made)
     return 0;
 }
 
+/* Counts programs that the process puts in its place. */
+SEC("raw_tp/sched_process_exec")
+int mp_exec(struct bpf_raw_tracepoint_args *made)
+{
+    struct bpf_pidns_info numbers = {0};
+    __u32 zero = 0, pid = bpf_get_current_pid_tgid() >> 32;
+    struct mp_attach_settings *how = bpf_map_lookup_elem(&settings, &zero);
+    struct mp_attach_counts *all = bpf_map_lookup_elem(&counts, &zero);
+    if (!how || !all) return 0;
+    if (how->ids_inode && !bpf_get_ns_current_pid_tgid(how->ids_device, how->ids_inode, &numbers, sizeof numbers))
+        pid = numbers.tgid;
+    if (pid == how->pid) __sync_fetch_and_add(&all->replaced, 1);
+    return 0;
+}
+
 /* The thread's number in memprof's pid namespace. */
 static __always_inline __u32 thread_number(const struct mp_attach_settings *how)
 {

@@ -10,19 +10,26 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/signalfd.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "attach/attach_driver.h"
 #include "attach/attach_perf.h"
 #include "attach/attach_session.h"
 #include "attach/attach_tables.h"
+#include "attach/stop.h"
 #include "base/clock.h"
 
 #define ROUND_MS     10
 #define LATE_NS      (50 * MP_NS_PER_MS)  /* an event reaches the ring within this time */
 #define LOOK_NS      (100 * MP_NS_PER_MS) /* how often memprof looks for an exec and for children */
+#define CHILD_RING   (4u << 20)           /* bytes: children may be many; their memprof empties it each 10 ms */
+#define LIST_NS      (250 * MP_NS_PER_MS) /* how often it looks for libraries: the list of PyTorch's takes 3 ms */
 #define RETURNS_MOST 16
+#define FILES_WANTED                                                                                                   \
+    65536 /* a descriptor for each mapped library, and for each probe; as many as most limits allow                    \
+           */
 #define MEASURE_NS   MP_NS_PER_SECOND
 #define TRAP_NS      2000 /* cost of a probe's trap, which its program does not see; an upper bound for x86-64 */
 #define SAMPLE_LEAST (16 << 10)
@@ -51,12 +58,12 @@ struct attached {
     struct mp_attach_session session;
     struct mp_attach_perf *perf; /* used if the kernel refuses the BPF program; else NULL */
     MP_VEC(struct found) found;
+    size_t looked_at; /* modules that functions were sought in */
     MP_VEC(struct bpf_link *) links;
-    char lacks[1024];           /* functions that the process's libraries lack */
-    struct bpf_link *cpu_alloc; /* link of the probe on alloc_cpu; NULL: not attached, or detached */
+    struct bpf_link *counters[2]; /* of children, and of programs in this one's place; NULL: not counted */
+    char lacks[1024];             /* functions that the process's libraries lack */
+    struct bpf_link *cpu_alloc;   /* link of the probe on alloc_cpu; NULL: not attached, or detached */
     uint64_t cpu_alloc_cookie;
-    const struct mp_attach_module *watched; /* a module with probes: if it is unmapped, another program runs in the
-                                             * process */
     unsigned probes;
     uint32_t sources;
     struct mp_map cpu_blocks;    /* from alloc_cpu: address to 1 */
@@ -67,7 +74,9 @@ struct attached {
     uint64_t used_ns[MP_SPOOL_RINGS_MAX];
     uint64_t ring_dropped;
     uint64_t misplaced;         /* events recorded under another thread */
+    bool missed;                /* something that the program did since then was not watched */
     uint64_t forked;            /* number of processes that are not recorded */
+    uint64_t recorded;          /* children */
     uint64_t from_ns, until_ns; /* only events in this time count, because probes come and go one by one */
     bool device_seen, driver_seen;
     bool measures;         /* true before the recording: events are only counted */
@@ -82,7 +91,10 @@ static enum mp_status create_file(void *context, struct mp_recording *recording,
                                   struct mp_error *error)
 {
     const struct attached *a = context;
-    enum mp_status status = mp_new_recording_file(recording, a->options->output, a->options->force, fd, error);
+    enum mp_new_file_way way = !a->options->force   ? MP_NEW_FILE_FRESH
+                               : a->options->chosen ? MP_NEW_FILE_CHOSEN
+                                                    : MP_NEW_FILE_FORCE;
+    enum mp_status status = mp_new_recording_file(recording, a->options->output, way, fd, error);
     if (status) return status;
     *path = strdup(a->options->output);
     return *path ? MP_OK : mp_fail(error, MP_NO_MEMORY, "out of memory for a file name");
@@ -264,6 +276,9 @@ static enum mp_status refuse(struct mp_error *error, int number)
                        "the kernel does not let this user attach: use sudo; before Linux 6.16 it is enough to give "
                        "memprof the rights: sudo setcap cap_bpf,cap_perfmon,cap_sys_ptrace,cap_sys_resource+ep "
                        "$(command -v memprof)");
+    if (number == EMFILE || number == ENFILE)
+        return mp_fail(error, MP_UNSUPPORTED,
+                       "memprof may open too few files for its probes: raise the limit (ulimit -n)");
     return mp_fail(
         error, MP_UNSUPPORTED,
         "the kernel refused memprof's probes (%s): attach needs Linux 5.17 or later with uprobes, BPF and BTF",
@@ -292,6 +307,7 @@ static enum mp_status load_program(struct attached *a, struct mp_error *error)
     struct bpf_map *scratches = bpf_object__find_map_by_name(a->object, "scratches");
     int cpus = libbpf_num_possible_cpus();
     bpf_map__set_max_entries(scratches, MP_ATTACH_SCRATCHES * (uint32_t)(cpus > 0 ? cpus : 1));
+    if (a->options->is_child) bpf_map__set_max_entries(bpf_object__find_map_by_name(a->object, "ring"), CHILD_RING);
     if (!a->options->overhead_most) bpf_map__set_max_entries(bpf_object__find_map_by_name(a->object, "kept"), 1);
     int failed = bpf_object__load(a->object);
     if (failed) return refuse(error, -failed);
@@ -319,12 +335,14 @@ static enum mp_status attach_at(struct attached *a, const struct mp_attach_modul
     uint64_t offset;
     LIBBPF_OPTS(bpf_uprobe_opts, opts, .retprobe = !strcmp(program, "mp_returned"), .bpf_cookie = cookie);
     if (!mp_attach_file_offset(module, address, &offset)) return MP_OK;
-    int failed = a->perf ? mp_attach_perf_probe(a->perf, module->file, offset, cookie) : 0;
+    char file[64]; /* the open file: another file may have its name by now */
+    snprintf(file, sizeof file, "/proc/self/fd/%d", module->fd);
+    int failed = a->perf ? mp_attach_perf_probe(a->perf, module->fd, offset, cookie) : 0;
     a->probes += !failed;
     if (failed) return refuse(error, failed);
     if (a->perf) return MP_OK;
     struct bpf_link *link = bpf_program__attach_uprobe_opts(bpf_object__find_program_by_name(a->object, program),
-                                                            (pid_t)a->options->pid, module->file, offset, &opts);
+                                                            (pid_t)a->target.thread, file, offset, &opts);
     if (!link) return refuse(error, errno);
     mp_vec_add(&a->links, link);
     return MP_OK;
@@ -336,6 +354,7 @@ static enum mp_status attach_one(struct attached *a, const struct found *found, 
     const struct mp_attach_probe *probe = &mp_attach_probes[found->cookie & MP_ATTACH_PROBE_MASK];
     struct mp_attach_module *module = found->module;
     uint64_t at[RETURNS_MOST] = {found->address};
+    if (probe->action == MP_ATTACH_CPU_ALLOC && a->device_seen) return MP_OK;
     enum mp_status status = attach_at(a, module, "mp_enter", found->address, found->cookie, error);
     if (probe->action == MP_ATTACH_CPU_ALLOC && !status) {
         a->cpu_alloc_cookie = found->cookie;
@@ -346,7 +365,6 @@ static enum mp_status attach_one(struct attached *a, const struct found *found, 
         for (size_t i = 0; i < count + !count && !status; i++)
             status = attach_at(a, module, count ? "mp_leave" : "mp_returned", at[i], found->cookie, error);
     }
-    a->watched = module;
     a->sources |= probe->action == MP_ATTACH_DRIVER ? MP_SOURCE_HOOKS : MP_SOURCE_TORCH;
     return status;
 }
@@ -364,22 +382,43 @@ static bool can_probe(const struct attached *a, unsigned number, unsigned *cooki
     return mp_attach_probe_cookie(number, cookie) && !(a->perf && mp_attach_probes[number].action == MP_ATTACH_DRIVER);
 }
 
+/* A library may be mapped twice (dlmopen), or again: its probes are in the file, and see both. */
+static bool is_probed(const struct attached *a, const struct mp_attach_module *module, unsigned cookie)
+{
+    struct stat one, other;
+    for (size_t i = 0; i < a->found.count; i++)
+        if (a->found.at[i].cookie == cookie && !fstat(module->fd, &one) && !fstat(a->found.at[i].module->fd, &other) &&
+            one.st_dev == other.st_dev && one.st_ino == other.st_ino)
+            return true;
+    return false;
+}
+
+/* Finds the functions in modules that are new. */
+static void find_new(struct attached *a, bool *has_torch, bool *has_cuda)
+{
+    unsigned cookie;
+    size_t before = a->looked_at;
+    a->looked_at = a->target.modules.count;
+    for (unsigned i = 0; i < mp_attach_probe_count; i++) {
+        const struct mp_attach_probe *probe = &mp_attach_probes[i];
+        for (size_t k = before; can_probe(a, i, &cookie) && k < a->looked_at; k++) {
+            struct mp_attach_module *module = a->target.modules.at[k];
+            struct found found = {.module = module, .cookie = cookie};
+            if (module->gone || strncmp(strrchr(module->path, '/') + 1, probe->library, strlen(probe->library)))
+                continue;
+            *(probe->action == MP_ATTACH_DRIVER ? has_cuda : has_torch) = true;
+            if (mp_attach_symbol(module, probe->symbol, &found.address, &found.bytes) && !is_probed(a, module, cookie))
+                mp_vec_add(&a->found, found);
+        }
+    }
+}
+
 /* Finds the functions that the process has, and names the ones that its libraries lack. */
 static enum mp_status find_all(struct attached *a, struct mp_error *error)
 {
     bool has_torch = false, has_cuda = false;
     unsigned cookie;
-    for (unsigned i = 0; i < mp_attach_probe_count; i++) {
-        const struct mp_attach_probe *probe = &mp_attach_probes[i];
-        for (size_t k = 0; can_probe(a, i, &cookie) && k < a->target.modules.count; k++) {
-            struct mp_attach_module *module = a->target.modules.at[k];
-            struct found found = {.module = module, .cookie = cookie};
-            if (module->gone || strncmp(strrchr(module->path, '/') + 1, probe->library, strlen(probe->library)))
-                continue;
-            *(probe->action == MP_ATTACH_DRIVER ? &has_cuda : &has_torch) = true;
-            if (mp_attach_symbol(module, probe->symbol, &found.address, &found.bytes)) mp_vec_add(&a->found, found);
-        }
-    }
+    find_new(a, &has_torch, &has_cuda);
     for (unsigned i = 0; i < mp_attach_probe_count; i++) {
         const struct mp_attach_probe *probe = &mp_attach_probes[i];
         size_t used = strlen(a->lacks);
@@ -389,6 +428,7 @@ static enum mp_status find_all(struct attached *a, struct mp_error *error)
             snprintf(a->lacks + used, sizeof a->lacks - used, "%s%s", used ? ", " : "", probe->name);
     }
     if (a->found.count) return MP_OK;
+    if (a->target.short_of_files) return refuse(error, EMFILE);
     if (has_torch || has_cuda)
         return mp_fail(error, MP_UNSUPPORTED,
                        "process %" PRIu32
@@ -408,21 +448,28 @@ static enum mp_status find_all(struct attached *a, struct mp_error *error)
                    a->options->pid);
 }
 
-/* Sets a probe for every function that the process has. Fails if it has none. Probes for frees come first: a block
- * whose free is missed would look like a leak. */
-static enum mp_status attach_all(struct attached *a, struct mp_error *error)
+/* Sets a probe for every function found, from that number on. Probes for frees come first: a block whose free is missed
+ * would look like a leak. */
+static enum mp_status attach_from(struct attached *a, size_t first, struct mp_error *error)
 {
     for (int with_stack = 0; with_stack < 2; with_stack++)
-        for (size_t i = 0; i < a->found.count; i++) {
+        for (size_t i = first; i < a->found.count; i++) {
             bool later = a->found.at[i].cookie & MP_ATTACH_STACK;
             enum mp_status status = later == with_stack ? attach_one(a, &a->found.at[i], error) : MP_OK;
             if (status) return status;
         }
-    /* If this fails, children are not counted. */
-    struct bpf_link *forks =
-        a->perf ? NULL : bpf_program__attach(bpf_object__find_program_by_name(a->object, "mp_fork"));
-    if (forks) mp_vec_add(&a->links, forks);
     return MP_OK;
+}
+
+/* Fails if the process has no function to probe. */
+static enum mp_status attach_all(struct attached *a, struct mp_error *error)
+{
+    static const char *const counters[] = {"mp_fork", "mp_exec"};
+    enum mp_status status = attach_from(a, 0, error);
+    /* If this fails, children are not counted, and another program in this process's place is not told. */
+    for (size_t i = 0; i < 2 && !a->perf && !status; i++)
+        a->counters[i] = bpf_program__attach(bpf_object__find_program_by_name(a->object, counters[i]));
+    return status;
 }
 
 static void detach(struct attached *a)
@@ -430,6 +477,10 @@ static void detach(struct attached *a)
     for (size_t i = 0; i < a->links.count; i++)
         if (a->links.at[i]) bpf_link__destroy(a->links.at[i]);
     mp_vec_free(&a->links);
+    for (size_t i = 0; i < 2; i++) {
+        if (a->counters[i]) bpf_link__destroy(a->counters[i]);
+        a->counters[i] = NULL;
+    }
     mp_vec_free(&a->found);
     mp_attach_perf_close(a->perf);
     a->perf = NULL;
@@ -515,21 +566,62 @@ static void serve(struct attached *a)
     mp_recording_round(a->recording, false);
 }
 
-/* A process that is ending has no mapped module either, but its whole list of maps is gone. */
-static bool is_replaced(struct attached *a)
+static void say_noted(struct attached *a, const char *sentence)
 {
-    unsigned char magic[SELFMAG];
-    bool there =
-        mp_attach_target_read(&a->target, a->watched->start, magic, sizeof magic) && !memcmp(magic, ELFMAG, SELFMAG);
-    return !there && mp_attach_target_look(&a->target);
+    a->missed = true;
+    a->options->say(a->options->context, sentence);
+    mp_recording_note(a->recording, sentence);
 }
 
-static const char *run(struct attached *a, int signals, struct mp_exit *how, char *text, size_t room)
+/* Probes libraries that the process has loaded meanwhile. */
+static void watch_new(struct attached *a)
 {
-    uint64_t begun = mp_clock_monotonic_ns(), looked = begun;
+    bool has_torch = false, has_cuda = false;
+    size_t before = a->found.count;
+    struct mp_error error;
+    char text[192];
+    if (!mp_attach_target_look(&a->target)) return;
+    find_new(a, &has_torch, &has_cuda);
+    if (a->found.count == before) return;
+    enum mp_status status = attach_from(a, before, &error);
+    atomic_store(&a->recording->spool.header->sources, a->sources);
+    snprintf(text, sizeof text,
+             status ? "the program loaded %s while memprof was attached, and the kernel refused its probes"
+                    : "the program loaded %s while memprof was attached: its first calls, of some 0.3 s, were not seen",
+             has_cuda && has_torch ? "PyTorch and CUDA's driver"
+             : has_cuda            ? "CUDA's driver"
+                                   : "a library of PyTorch");
+    say_noted(a, text);
+}
+
+/* Probes hang on the memory of one thread, and are dead once it has ended. */
+static void follow_thread(struct attached *a)
+{
+    struct mp_error error;
+    size_t former = a->links.count;
+    if (!mp_attach_target_moved(&a->target) || a->perf) return;
+    if (attach_from(a, 0, &error))
+        say_noted(a, "the thread that the probes hung on has ended, and the kernel refused new ones");
+    for (size_t i = 0; i < former; i++) {
+        bpf_link__destroy(a->links.at[i]);
+        serve(a); /* each takes some 0.1 s */
+    }
+    a->links.count -= former;
+    memmove(a->links.at, a->links.at + former, a->links.count * sizeof *a->links.at);
+}
+
+static bool is_replaced(const struct attached *a)
+{
+    struct mp_attach_counts counts;
+    return a->perf ? mp_attach_perf_replaced(a->perf) : read_counts(a, &counts) && counts.replaced;
+}
+
+static const char *run(struct attached *a, const struct mp_stop *stop, struct mp_exit *how, char *text, size_t room)
+{
+    uint64_t begun = mp_clock_monotonic_ns(), looked = begun, listed = begun;
     *how = (struct mp_exit){.known = false};
     for (;;) {
-        struct pollfd set[2] = {{.fd = a->target.pidfd, .events = POLLIN}, {.fd = signals, .events = POLLIN}};
+        struct pollfd set[2] = {{.fd = a->target.pidfd, .events = POLLIN}, {.fd = stop->fd, .events = POLLIN}};
         poll(set, 2, ROUND_MS);
         serve(a);
         mp_attach_session_serve(&a->session);
@@ -546,7 +638,12 @@ static const char *run(struct attached *a, int signals, struct mp_exit *how, cha
         if (now - looked < LOOK_NS) continue;
         looked = now;
         for (uint32_t child; a->options->child && (child = mp_attach_target_child(&a->target, &a->children));)
-            a->options->child(a->options->context, child);
+            a->recorded += a->options->child(a->options->context, child);
+        follow_thread(a);
+        if (now - listed >= LIST_NS) {
+            listed = now;
+            watch_new(a);
+        }
         if (!is_replaced(a)) continue;
         a->options->say(a->options->context, "the program put another one in its place (exec), which is not recorded: "
                                              "memprof attach with the same PID records that");
@@ -573,22 +670,33 @@ static void note_end(struct attached *a)
                  "%" PRIu64 " events count under another thread: there were too many threads at once", a->misplaced);
         mp_recording_note(a->recording, note);
     }
-    if (a->forked > a->children.count) {
+    if (a->forked > a->recorded) {
         char note[192];
-        snprintf(
-            note, sizeof note,
-            "the program began %" PRIu64
-            " other processes meanwhile, of which %zu were recorded (--children): memprof attach records each by its "
-            "PID",
-            a->forked, a->children.count);
+        snprintf(note, sizeof note,
+                 "the program began %" PRIu64 " other processes meanwhile, of which %" PRIu64
+                 " were recorded (--children): memprof attach records each by its "
+                 "PID",
+                 a->forked, a->recorded);
         mp_recording_note(a->recording, note);
     }
     if (*a->sample_note) mp_recording_note(a->recording, a->sample_note);
+    if (mp_mapped_file_shrunk())
+        mp_recording_note(a->recording, "the program cut files that it had mapped: their functions may lack names");
+    if (a->target.short_of_files)
+        mp_recording_note(a->recording, "memprof could not open each library of the program (ulimit -n): some were not "
+                                        "watched, and their functions lack names");
     if (a->perf) mp_recording_note(a->recording, NATIVE_ONLY);
+    if (a->perf && mp_attach_perf_late(a->perf)) {
+        char note[128];
+        snprintf(note, sizeof note, "the program began %" PRIu64 " threads, whose first 20 ms were not seen",
+                 mp_attach_perf_late(a->perf));
+        a->missed = true;
+        mp_recording_note(a->recording, note);
+    }
     if (*a->python.note) mp_recording_note(a->recording, a->python.note);
 }
 
-static enum mp_status record(struct attached *a, int signals, struct mp_collector_result *result,
+static enum mp_status record(struct attached *a, struct mp_stop *stop, struct mp_collector_result *result,
                              struct mp_error *error)
 {
     uint64_t begun = mp_clock_monotonic_ns();
@@ -612,7 +720,8 @@ static enum mp_status record(struct attached *a, int signals, struct mp_collecto
     struct mp_exit how;
     char text[96];
     mp_attach_session_open(&a->session, a->recording, a->target.pidfd, a->options->output);
-    const char *end = run(a, signals, &how, text, sizeof text);
+    const char *end = run(a, stop, &how, text, sizeof text);
+    mp_stop_hear(stop);
     mp_attach_session_close(&a->session);
     a->until_ns = mp_clock_monotonic_ns();
     serve(a);
@@ -621,15 +730,27 @@ static enum mp_status record(struct attached *a, int signals, struct mp_collecto
     detach(a);
     struct mp_recording_summary summary;
     mp_recording_finish(a->recording, &summary);
+    summary.missed |= a->missed || a->target.short_of_files;
     if (summary.path || summary.failed) mp_vec_add(&result->recordings, summary);
     return MP_OK;
+}
+
+/* Root may raise its hard limit, too. */
+static void allow_files(void)
+{
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) || files.rlim_cur >= FILES_WANTED) return;
+    struct rlimit more = {FILES_WANTED, files.rlim_max > FILES_WANTED ? files.rlim_max : FILES_WANTED};
+    if (!setrlimit(RLIMIT_NOFILE, &more)) return;
+    more = (struct rlimit){files.rlim_max, files.rlim_max};
+    (void)setrlimit(RLIMIT_NOFILE, &more);
 }
 
 enum mp_status mp_attach_run(const struct mp_attach_options *options, struct mp_collector_result *result,
                              struct mp_error *error)
 {
     struct attached *a = calloc(1, sizeof *a);
-    sigset_t set, before;
+    struct mp_stop stop;
     if (!a) return mp_fail(error, MP_NO_MEMORY, "out of memory");
     if (options->record.libunwind && !mp_attach_has_libunwind()) {
         free(a);
@@ -640,15 +761,11 @@ enum mp_status mp_attach_run(const struct mp_attach_options *options, struct mp_
     a->options = options;
     a->until_ns = UINT64_MAX;
     a->target.pidfd = -1;
-    sigemptyset(&set);
-    sigaddset(&set, SIGINT);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGHUP);
-    sigprocmask(SIG_BLOCK, &set, &before);
     signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes then gives a write error, which memprof reports */
-    int signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    allow_files();
+    mp_mapped_file_guard();
     enum mp_status status =
-        signals < 0 ? mp_fail_errno(error, "cannot watch signals") : record(a, signals, result, error);
+        mp_stop_begin(&stop) ? record(a, &stop, result, error) : mp_fail_errno(error, "cannot watch signals");
     detach(a);
     if (a->ring) ring_buffer__free(a->ring);
     if (a->object) bpf_object__close(a->object);
@@ -660,12 +777,7 @@ enum mp_status mp_attach_run(const struct mp_attach_options *options, struct mp_
     mp_attach_driver_free(&a->driver);
     mp_map_free(&a->threads);
     mp_map_free(&a->children);
-    /* A pending signal would end memprof before its closing report. */
-    struct signalfd_siginfo taken;
-    while (signals >= 0 && read(signals, &taken, sizeof taken) == sizeof taken) {
-    }
-    if (signals >= 0) close(signals);
-    sigprocmask(SIG_SETMASK, &before, NULL);
+    mp_stop_end(&stop);
     free(a);
     return status;
 }

@@ -16,13 +16,15 @@
 struct mp_attach_options {
     uint32_t pid;
     const char *output; /* absolute */
+    bool is_child;      /* of a process that another memprof is attached to: it takes less of the kernel's memory */
+    bool chosen;        /* memprof chose the file's name */
     bool force, symbols, keep_command;
     double overhead_most; /* share of one processor's time that probes may take from the program; 0: no bound */
     uint64_t for_ns;      /* duration; 0: until a signal, or the program's end */
     struct mp_record_config record;
     void (*say)(void *context, const char *sentence); /* for people: what the program lacks, and what happened */
-    void (*child)(void *context, uint32_t pid); /* called for a child that can be attached to; NULL: children are only
-                                                 * counted */
+    /* Called for a child that can be attached to; false: it is not recorded. NULL: children are only counted. */
+    bool (*child)(void *context, uint32_t pid);
     void (*attached)(void *context, unsigned probes, uint64_t took_ns); /* recording has begun */
     void *context;
 };

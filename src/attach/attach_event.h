@@ -73,6 +73,7 @@ struct mp_attach_counts {
     __u64 unpaired;         /* calls whose arguments found no room until their return */
     __u64 events, spent_ns; /* while `measures` */
     __u64 forked;           /* processes that the program started */
+    __u64 replaced;         /* programs that it put in its place (exec) */
 };
 
 static inline __u64 mp_attach_tag(__u64 name, __u64 file, __u64 lines, __u32 first_line)

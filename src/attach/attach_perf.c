@@ -1,6 +1,7 @@
 #include "attach/attach_perf.h"
 
 #include <asm/perf_regs.h>
+#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <linux/perf_event.h>
@@ -10,7 +11,6 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -22,6 +22,7 @@
 #define TYPE_FILE   "/sys/bus/event_source/devices/uprobe/type"
 #define RING_MOST   (4u << 20) /* most bytes of a CPU's ring, a power of two; less if the user may lock less memory */
 #define RING_LEAST  (128u << 10)
+#define PROBES_MOST 32768 /* each call in the program walks those of its function: 10 ns for each */
 #define STACK_BYTES 16384 /* the kernel always writes this many bytes, even for a short stack */
 #define BIT(name)   (UINT64_C(1) << PERF_REG_X86_##name)
 #define REGISTERS                                                                                                      \
@@ -37,7 +38,14 @@ struct cpu {
 
 struct probe {
     int fd;
+    uint32_t tid;
     uint64_t cookie;
+};
+
+/* Where a probe is set. */
+struct place {
+    int file;
+    uint64_t offset, cookie;
 };
 
 /* An event that waits for earlier ones from another CPU. */
@@ -50,22 +58,33 @@ struct mp_attach_perf {
     uint32_t pid, type;
     MP_VEC(struct cpu) cpus; /* those that run */
     MP_VEC(struct probe) probes;
+    MP_VEC(struct place) places;
+    struct mp_map owned; /* by thread and cookie (key_of): 1 if that thread has this probe */
     MP_VEC(struct waiting) waiting;
-    struct mp_map cookies; /* by the kernel's number of the event */
+    struct mp_map cookies;  /* by the kernel's number of the event */
+    MP_VEC(uint32_t) begun; /* threads that began, and were not looked at yet */
+    uint64_t late;          /* threads that began since the probes were set */
     uint64_t dropped;
+    bool replaced;
 };
 
-static int open_event(struct perf_event_attr *attr, int cpu)
+static int open_event(struct perf_event_attr *attr, pid_t thread, int cpu)
 {
     attr->size = sizeof *attr;
-    return (int)syscall(SYS_perf_event_open, attr, -1, cpu, -1, PERF_FLAG_FD_CLOEXEC);
+    return (int)syscall(SYS_perf_event_open, attr, thread, cpu, -1, PERF_FLAG_FD_CLOEXEC);
 }
 
 static bool open_cpu(struct mp_attach_perf *perf, int number)
 {
-    struct perf_event_attr attr = {
-        .type = PERF_TYPE_SOFTWARE, .config = PERF_COUNT_SW_DUMMY, .use_clockid = 1, .clockid = CLOCK_MONOTONIC};
-    struct cpu cpu = {.number = number, .fd = open_event(&attr, number), .ring = MAP_FAILED, .bytes = RING_MOST};
+    struct perf_event_attr attr = {.type = PERF_TYPE_SOFTWARE,
+                                   .config = PERF_COUNT_SW_DUMMY,
+                                   .use_clockid = 1,
+                                   .clockid = CLOCK_MONOTONIC,
+                                   .comm = 1,
+                                   .task = 1,
+                                   .comm_exec = 1,
+                                   .sample_id_all = 0};
+    struct cpu cpu = {.number = number, .fd = open_event(&attr, -1, number), .ring = MAP_FAILED, .bytes = RING_MOST};
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     if (cpu.fd < 0) return errno == ENODEV || errno == ENXIO; /* the CPU is off */
     while (cpu.ring == MAP_FAILED && cpu.bytes >= RING_LEAST) {
@@ -85,15 +104,9 @@ static bool open_cpu(struct mp_attach_perf *perf, int number)
 struct mp_attach_perf *mp_attach_perf_open(uint32_t pid)
 {
     struct mp_attach_perf *perf = calloc(1, sizeof *perf);
-    struct rlimit files;
     FILE *type = fopen(TYPE_FILE, "re");
     bool done = perf && type && fscanf(type, "%" SCNu32, &perf->type) == 1;
     if (type) fclose(type);
-    /* Each probe needs a descriptor for each CPU. */
-    if (!getrlimit(RLIMIT_NOFILE, &files)) {
-        files.rlim_cur = files.rlim_max;
-        (void)setrlimit(RLIMIT_NOFILE, &files);
-    }
     if (perf) perf->pid = pid;
     for (int i = 0; done && i < sysconf(_SC_NPROCESSORS_CONF); i++)
         done = open_cpu(perf, i);
@@ -116,37 +129,99 @@ void mp_attach_perf_close(struct mp_attach_perf *perf)
     for (size_t i = 0; i < perf->waiting.count; i++)
         free(perf->waiting.at[i].event);
     mp_vec_free(&perf->probes);
+    mp_vec_free(&perf->places);
+    mp_map_free(&perf->owned);
+    mp_vec_free(&perf->begun);
     mp_vec_free(&perf->cpus);
     mp_vec_free(&perf->waiting);
     mp_map_free(&perf->cookies);
     free(perf);
 }
 
-int mp_attach_perf_probe(struct mp_attach_perf *perf, const char *file, uint64_t offset, uint64_t cookie)
+static uint64_t key_of(uint32_t tid, uint64_t cookie)
 {
+    return (uint64_t)tid << 8 | (cookie & MP_ATTACH_PROBE_MASK);
+}
+
+/* Sets a probe for one thread: without a thread, the kernel would set it in each process that maps the file. Threads
+ * that this one starts do not inherit it: the kernel would read the file's name from the program's memory then, and
+ * refuse the program its thread. 0, or an errno. */
+static int open_probe(struct mp_attach_perf *perf, const struct place *place, uint32_t tid)
+{
+    char file[64];
+    snprintf(file, sizeof file, "/proc/self/fd/%d", place->file);
     struct perf_event_attr attr = {.type = perf->type,
                                    .uprobe_path = (uint64_t)(uintptr_t)file,
-                                   .probe_offset = offset,
+                                   .probe_offset = place->offset,
                                    .sample_period = 1,
                                    .sample_type = PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_TID | PERF_SAMPLE_TIME |
                                                   PERF_SAMPLE_REGS_USER,
                                    .sample_regs_user = REGISTERS,
                                    .use_clockid = 1,
                                    .clockid = CLOCK_MONOTONIC};
-    if (cookie & MP_ATTACH_STACK) {
+    if (place->cookie & MP_ATTACH_STACK) {
         attr.sample_type |= PERF_SAMPLE_STACK_USER;
         attr.sample_stack_user = STACK_BYTES;
     }
     for (size_t i = 0; i < perf->cpus.count; i++) {
         uint64_t id;
-        struct probe probe = {.fd = open_event(&attr, perf->cpus.at[i].number), .cookie = cookie};
-        if (probe.fd < 0) return errno;
+        struct probe probe = {open_event(&attr, (pid_t)tid, perf->cpus.at[i].number), tid, place->cookie};
+        if (probe.fd < 0) return errno == ESRCH ? 0 : errno; /* the thread has ended */
         mp_vec_add(&perf->probes, probe);
         if (ioctl(probe.fd, PERF_EVENT_IOC_SET_OUTPUT, perf->cpus.at[i].fd) || ioctl(probe.fd, PERF_EVENT_IOC_ID, &id))
             return errno;
-        *mp_map_at(&perf->cookies, id, NULL) = cookie;
+        *mp_map_at(&perf->cookies, id, NULL) = place->cookie;
     }
     return 0;
+}
+
+static int probe_thread(struct mp_attach_perf *perf, const struct place *place, uint32_t tid)
+{
+    uint64_t *owned = mp_map_at(&perf->owned, key_of(tid, place->cookie), NULL);
+    if (*owned) return 0;
+    *owned = 1;
+    return perf->probes.count >= PROBES_MOST ? EMFILE : open_probe(perf, place, tid);
+}
+
+/* Sets a probe for the threads that have none yet. */
+static int probe_threads(struct mp_attach_perf *perf, const struct place *place)
+{
+    char path[64];
+    int failed = 0;
+    snprintf(path, sizeof path, "/proc/%" PRIu32 "/task", perf->pid);
+    DIR *threads = opendir(path);
+    for (struct dirent *thread; threads && !failed && (thread = readdir(threads));) {
+        uint32_t tid = (uint32_t)strtoul(thread->d_name, NULL, 10);
+        if (tid) failed = probe_thread(perf, place, tid);
+    }
+    if (threads) closedir(threads);
+    return failed;
+}
+
+static void forget_thread(struct mp_attach_perf *perf, uint32_t tid)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < perf->places.count; i++)
+        mp_map_remove(&perf->owned, key_of(tid, perf->places.at[i].cookie), NULL);
+    for (size_t i = 0; i < perf->probes.count; i++) {
+        if (perf->probes.at[i].tid == tid)
+            close(perf->probes.at[i].fd);
+        else
+            perf->probes.at[kept++] = perf->probes.at[i];
+    }
+    perf->probes.count = kept;
+}
+
+int mp_attach_perf_probe(struct mp_attach_perf *perf, int file, uint64_t offset, uint64_t cookie)
+{
+    const struct place place = {file, offset, cookie};
+    mp_vec_add(&perf->places, place);
+    return probe_threads(perf, &place);
+}
+
+uint64_t mp_attach_perf_late(const struct mp_attach_perf *perf)
+{
+    return perf->late;
 }
 
 void mp_attach_perf_stop(struct mp_attach_perf *perf, uint64_t cookie)
@@ -159,6 +234,8 @@ void mp_attach_perf_stop(struct mp_attach_perf *perf, uint64_t cookie)
             perf->probes.at[kept++] = perf->probes.at[i];
     }
     perf->probes.count = kept;
+    for (size_t i = perf->places.count; i-- > 0;)
+        if (perf->places.at[i].cookie == cookie) perf->places.at[i] = perf->places.at[--perf->places.count];
 }
 
 /* A sample as the kernel writes it (perf_event_open(2)), up to the parts of variable length. Registers come in the
@@ -229,6 +306,12 @@ static void read_ring(struct mp_attach_perf *perf, const struct cpu *cpu)
         struct waiting next;
         if (record.header.type == PERF_RECORD_LOST)
             perf->dropped += record.words[2]; /* header, id, number */
+        else if (record.header.type == PERF_RECORD_COMM)
+            perf->replaced |= record.header.misc & PERF_RECORD_MISC_COMM_EXEC && (uint32_t)record.words[1] == perf->pid;
+        else if (record.header.type == PERF_RECORD_EXIT && (uint32_t)record.words[1] == perf->pid)
+            forget_thread(perf, (uint32_t)record.words[2]);
+        else if (record.header.type == PERF_RECORD_FORK && (uint32_t)record.words[1] == perf->pid)
+            mp_vec_add(&perf->begun, (uint32_t)record.words[2]);
         else if (record.header.type == PERF_RECORD_SAMPLE && (next.event = event_of(perf, &record.sample, &next.bytes)))
             mp_vec_add(&perf->waiting, next);
         tail += size ? size : head - tail;
@@ -243,6 +326,10 @@ void mp_attach_perf_consume(struct mp_attach_perf *perf, uint64_t before_ns, mp_
     size_t done = 0;
     for (size_t i = 0; i < perf->cpus.count; i++)
         read_ring(perf, &perf->cpus.at[i]);
+    for (size_t i = 0; i < perf->begun.count; i++, perf->late++)
+        for (size_t k = 0; k < perf->places.count; k++)
+            (void)probe_thread(perf, &perf->places.at[k], perf->begun.at[i]);
+    perf->begun.count = 0;
     if (!perf->waiting.count) return;
     qsort(perf->waiting.at, perf->waiting.count, sizeof *perf->waiting.at, by_time);
     for (; done < perf->waiting.count && perf->waiting.at[done].event->time_ns <= before_ns; done++) {
@@ -256,4 +343,9 @@ void mp_attach_perf_consume(struct mp_attach_perf *perf, uint64_t before_ns, mp_
 uint64_t mp_attach_perf_dropped(const struct mp_attach_perf *perf)
 {
     return perf->dropped;
+}
+
+bool mp_attach_perf_replaced(const struct mp_attach_perf *perf)
+{
+    return perf->replaced;
 }

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
@@ -15,8 +16,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "collect/symbols/debug_files.h"
-#include "collect/symbols/symbol_file.h"
 
 #define LOOK_AGAIN_NS   (100 * MP_NS_PER_MS)
 #define MACHINE_NUMBERS 0xEFFFFFFC /* inode of the first pid namespace in every kernel */
@@ -36,11 +35,40 @@ static void read_status(uint32_t pid, const char *key, char to[64])
     if (file) fclose(file);
 }
 
-static enum mp_status check_program(uint32_t pid, struct mp_error *error)
+static bool lives(uint32_t thread)
+{
+    char state[64];
+    read_status(thread, "State:", state);
+    return *state && *state != 'Z' && *state != 'X';
+}
+
+/* A thread that lives; 0: there is none. The first thread may end before the others. */
+static uint32_t find_thread(uint32_t pid)
+{
+    char path[64];
+    uint32_t found = lives(pid) ? pid : 0;
+    snprintf(path, sizeof path, "/proc/%" PRIu32 "/task", pid);
+    DIR *threads = found ? NULL : opendir(path);
+    for (struct dirent *thread; threads && !found && (thread = readdir(threads));) {
+        uint32_t tid = (uint32_t)strtoul(thread->d_name, NULL, 10);
+        if (tid && lives(tid)) found = tid;
+    }
+    if (threads) closedir(threads);
+    return found;
+}
+
+bool mp_attach_target_moved(struct mp_attach_target *target)
+{
+    uint32_t found = lives(target->thread) ? 0 : find_thread(target->pid);
+    if (found) target->thread = found;
+    return found;
+}
+
+static enum mp_status check_program(uint32_t pid, uint32_t thread, struct mp_error *error)
 {
     char path[64];
     unsigned char head[20] = {0};
-    snprintf(path, sizeof path, "/proc/%" PRIu32 "/exe", pid);
+    snprintf(path, sizeof path, "/proc/%" PRIu32 "/exe", thread);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0 && errno == ENOENT)
         return mp_fail(error, MP_UNSUPPORTED,
@@ -64,8 +92,9 @@ static enum mp_status check_program(uint32_t pid, struct mp_error *error)
     return MP_OK;
 }
 
-static enum mp_status check_process(uint32_t pid, struct mp_error *error)
+static enum mp_status check_process(struct mp_attach_target *target, struct mp_error *error)
 {
+    uint32_t pid = target->pid;
     char state[64], group[64], users[64];
     unsigned user = 0;
     read_status(pid, "State:", state);
@@ -75,7 +104,7 @@ static enum mp_status check_process(uint32_t pid, struct mp_error *error)
     if (strtoul(group, NULL, 10) != pid)
         return mp_fail(error, MP_INVALID, "%" PRIu32 " is a thread of process %s: memprof attach %s", pid, group,
                        group);
-    if (*state == 'Z' || *state == 'X')
+    if (!(target->thread = find_thread(pid)))
         return mp_fail(error, MP_NOT_FOUND, "process %" PRIu32 " has ended, and only waits for its parent to notice",
                        pid);
     if (pid == (uint32_t)getpid()) return mp_fail(error, MP_INVALID, "memprof does not attach to itself");
@@ -83,7 +112,7 @@ static enum mp_status check_process(uint32_t pid, struct mp_error *error)
         return mp_fail(error, MP_UNSUPPORTED,
                        "process %" PRIu32 " is another user's, which needs root: sudo memprof attach %" PRIu32, pid,
                        pid);
-    return check_program(pid, error);
+    return check_program(pid, target->thread, error);
 }
 
 /* Sets the namespace of the threads' numbers: the pid namespace that memprof shares with the process, or the machine's.
@@ -92,7 +121,7 @@ static enum mp_status find_numbers(struct mp_attach_target *target, struct mp_er
 {
     char path[64];
     struct stat own, other;
-    snprintf(path, sizeof path, "/proc/%" PRIu32 "/ns/pid", target->pid);
+    snprintf(path, sizeof path, "/proc/%" PRIu32 "/ns/pid", target->thread);
     if (stat("/proc/self/ns/pid", &own) || stat(path, &other))
         return mp_fail_errno(error, "cannot tell the pid namespace of process %" PRIu32, target->pid);
     bool shared = own.st_ino == other.st_ino && own.st_dev == other.st_dev;
@@ -110,29 +139,18 @@ static enum mp_status find_numbers(struct mp_attach_target *target, struct mp_er
 enum mp_status mp_attach_target_open(uint32_t pid, struct mp_attach_target *target, struct mp_error *error)
 {
     *target = (struct mp_attach_target){.pid = pid, .pidfd = -1};
-    enum mp_status status = check_process(pid, error);
+    enum mp_status status = check_process(target, error);
     if (status) return status;
-    elf_version(EV_CURRENT);
     target->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
     if (target->pidfd < 0) return mp_fail_errno(error, "cannot watch process %" PRIu32, pid);
     if (!mp_attach_target_look(target)) return mp_fail_errno(error, "cannot read the maps of process %" PRIu32, pid);
     return find_numbers(target, error);
 }
 
-static void free_module(struct mp_attach_module *module)
-{
-    if (module->cfi) dwarf_cfi_end(module->cfi);
-    if (module->elf) elf_end(module->elf);
-    if (module->fd >= 0) close(module->fd);
-    free(module->path);
-    free(module->file);
-    free(module);
-}
-
 void mp_attach_target_close(struct mp_attach_target *target)
 {
     for (size_t i = 0; i < target->modules.count; i++)
-        free_module(target->modules.at[i]);
+        mp_mapped_file_free(target->modules.at[i]);
     mp_vec_free(&target->modules);
     mp_vec_free(&target->rule_list);
     mp_map_free(&target->rules);
@@ -142,6 +160,24 @@ void mp_attach_target_close(struct mp_attach_target *target)
 }
 
 /* ---- children --------------------------------------------------------------------------------------------------- */
+
+static bool is_wanted(const char *path)
+{
+    return strstr(path, "/libc10") || strstr(path, "/libcuda.so") || strstr(path, "python");
+}
+
+/* Leaves descriptors for probes and for the recording, unless the library has functions to probe. */
+static int open_mapped(const struct mp_attach_target *target, const struct mp_mapping *mapping)
+{
+    enum { KEPT = 300 };
+    struct rlimit files = {.rlim_cur = RLIM_INFINITY};
+    int fd = mp_mapped_file_open(target->thread, mapping);
+    if (fd < 0 || is_wanted(mapping->path) || getrlimit(RLIMIT_NOFILE, &files) || (rlim_t)fd + KEPT < files.rlim_cur)
+        return fd;
+    close(fd);
+    errno = EMFILE;
+    return -1;
+}
 
 static bool has_library(uint32_t pid)
 {
@@ -179,97 +215,23 @@ uint32_t mp_attach_target_child(const struct mp_attach_target *target, struct mp
 
 /* ---- modules ---------------------------------------------------------------------------------------------------- */
 
-struct mapping {
-    uint64_t start, end, offset;
-    unsigned long long inode;
-    char permissions[5];
-    char path[4096];
-};
-
-/* The next loaded segment, from number *i on. */
-static bool next_segment(Elf *elf, size_t *i, GElf_Phdr *segment)
+/* `root` is the process's root as memprof sees it, which is no part of the process's own names. */
+static bool parse(const char *line, const char *root, struct mp_mapping *mapping)
 {
-    size_t count;
-    if (elf_getphdrnum(elf, &count)) return false;
-    while (*i < count)
-        if (gelf_getphdr(elf, (int)(*i)++, segment) && segment->p_type == PT_LOAD) return true;
-    return false;
-}
-
-/* Finds the bias of the file from one mapping of its code: it is the bias of the segment with these bytes. */
-static bool find_bias(Elf *elf, const struct mapping *mapping, uint64_t *bias)
-{
-    GElf_Phdr segment;
-    for (size_t i = 0; next_segment(elf, &i, &segment);) {
-        uint64_t page_offset = segment.p_offset & ~UINT64_C(0xfff);
-        if (!(segment.p_flags & PF_X) || mapping->offset < page_offset ||
-            mapping->offset >= segment.p_offset + segment.p_filesz)
-            continue;
-        *bias = mapping->start - (segment.p_vaddr + mapping->offset - segment.p_offset);
-        return true;
-    }
-    return false;
-}
-
-static void find_extent(Elf *elf, struct mp_attach_module *module)
-{
-    GElf_Phdr segment;
-    module->start = UINT64_MAX;
-    for (size_t i = 0; next_segment(elf, &i, &segment);) {
-        uint64_t start = module->bias + (segment.p_vaddr & ~UINT64_C(0xfff));
-        uint64_t end = module->bias + segment.p_vaddr + segment.p_memsz;
-        if (start < module->start) module->start = start;
-        if (end > module->end) module->end = end;
-    }
-}
-
-/* A deleted or replaced file is opened through the mapping itself, which still leads to it. Other files are opened by
- * name in the process's own mounts. */
-static struct mp_attach_module *make_module(const struct mp_attach_target *target, const struct mapping *mapping)
-{
-    struct mp_attach_module *module = calloc(1, sizeof *module);
-    struct stat facts;
-    if (!module) return NULL;
-    module->fd = -1;
-    module->path = strdup(mapping->path);
-    char *deleted = module->path ? strstr(module->path, " (deleted)") : NULL;
-    if (deleted) *deleted = '\0';
-    if (deleted && asprintf(&module->file, "/proc/%" PRIu32 "/map_files/%" PRIx64 "-%" PRIx64, target->pid,
-                            mapping->start, mapping->end) < 0)
-        module->file = NULL;
-    if (module->file) module->fd = open(module->file, O_RDONLY | O_CLOEXEC);
-    if (module->fd < 0) {
-        free(module->file);
-        if (asprintf(&module->file, "/proc/%" PRIu32 "/root%s", target->pid, mapping->path) < 0) module->file = NULL;
-        module->fd = module->file ? open(module->file, O_RDONLY | O_CLOEXEC) : -1;
-    }
-    if (module->path && module->fd >= 0 && !fstat(module->fd, &facts) && facts.st_ino == mapping->inode)
-        module->elf = elf_begin(module->fd, ELF_C_READ_MMAP, NULL);
-    if (!module->elf || !find_bias(module->elf, mapping, &module->bias)) {
-        free_module(module);
-        return NULL;
-    }
-    find_extent(module->elf, module);
-    module->id.build_id_size = (uint8_t)mp_read_build_id(module->fd, module->id.build_id, sizeof module->id.build_id);
-    if (!module->id.build_id_size) {
-        module->id.size = (uint64_t)facts.st_size;
-        module->id.inode = facts.st_ino;
-        module->id.mtime_ns = facts.st_mtim.tv_sec * INT64_C(1000000000) + facts.st_mtim.tv_nsec;
-    }
-    return module;
-}
-
-static bool parse(const char *line, struct mapping *mapping)
-{
+    size_t length = strlen(root);
+    const char *rights = strchr(line, ' ');
+    if (!rights || strnlen(rights, 4) < 4 || rights[3] != 'x' || !strchr(rights, '/')) return false; /* most of them */
     int at = 0;
     if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %*x:%*x %llu %n", &mapping->start, &mapping->end,
                mapping->permissions, &mapping->offset, &mapping->inode, &at) < 5)
         return false;
     snprintf(mapping->path, sizeof mapping->path, "%.*s", (int)strcspn(line + at, "\n"), line + at);
+    if (length > 1 && !strncmp(mapping->path, root, length) && mapping->path[length] == '/')
+        memmove(mapping->path, mapping->path + length, strlen(mapping->path + length) + 1);
     return mapping->permissions[2] == 'x' && mapping->inode && mapping->path[0] == '/';
 }
 
-static bool is_mapping_of(const struct mp_attach_module *module, const struct mapping *mapping)
+static bool is_mapping_of(const struct mp_attach_module *module, const struct mp_mapping *mapping)
 {
     size_t length = strlen(module->path);
     return mapping->start >= module->start && mapping->end <= ((module->end + 0xfff) & ~UINT64_C(0xfff)) &&
@@ -279,24 +241,29 @@ static bool is_mapping_of(const struct mp_attach_module *module, const struct ma
 
 bool mp_attach_target_look(struct mp_attach_target *target)
 {
-    char path[64], *line = NULL;
+    char path[64], root[4096], *line = NULL;
     size_t room = 0, before = target->modules.count;
-    snprintf(path, sizeof path, "/proc/%" PRIu32 "/maps", target->pid);
+    snprintf(path, sizeof path, "/proc/%" PRIu32 "/maps", target->thread);
     FILE *file = fopen(path, "re");
     target->looked_ns = mp_clock_monotonic_ns();
+    snprintf(path, sizeof path, "/proc/%" PRIu32 "/root", target->thread);
+    ssize_t length = readlink(path, root, sizeof root - 1);
+    root[length > 0 ? length : 0] = '\0';
     if (!file) return false;
     bool *seen = calloc(before + 1, sizeof *seen), any = false;
     while (seen && getline(&line, &room, file) >= 0) {
-        struct mapping mapping;
+        struct mp_mapping mapping;
         any = true;
-        if (!parse(line, &mapping)) continue;
+        if (!parse(line, root, &mapping)) continue;
         bool known = false;
         for (size_t i = 0; i < target->modules.count && !known; i++) {
             struct mp_attach_module *module = target->modules.at[i];
             known = !module->gone && is_mapping_of(module, &mapping);
             if (known && i < before) seen[i] = true;
         }
-        struct mp_attach_module *module = known ? NULL : make_module(target, &mapping);
+        int fd = known ? -1 : open_mapped(target, &mapping);
+        target->short_of_files |= !known && fd < 0 && errno == EMFILE;
+        struct mp_attach_module *module = fd < 0 ? NULL : mp_mapped_file_module(fd, &mapping);
         if (module) mp_vec_add(&target->modules, module);
     }
     bool changed = false;
@@ -336,39 +303,5 @@ struct mp_attach_module *mp_attach_target_module(struct mp_attach_target *target
 bool mp_attach_target_read(const struct mp_attach_target *target, uint64_t address, void *to, size_t bytes)
 {
     struct iovec here = {to, bytes}, there = {(void *)(uintptr_t)address, bytes};
-    return process_vm_readv((pid_t)target->pid, &here, 1, &there, 1, 0) == (ssize_t)bytes;
-}
-
-/* ---- symbols ---------------------------------------------------------------------------------------------------- */
-
-bool mp_attach_symbol(const struct mp_attach_module *module, const char *name, uint64_t *address, uint64_t *bytes)
-{
-    for (Elf_Scn *section = NULL; (section = elf_nextscn(module->elf, section));) {
-        GElf_Shdr header;
-        if (!gelf_getshdr(section, &header) || (header.sh_type != SHT_DYNSYM && header.sh_type != SHT_SYMTAB) ||
-            !header.sh_entsize)
-            continue;
-        Elf_Data *data = elf_getdata(section, NULL);
-        for (uint64_t i = 0; data && i < header.sh_size / header.sh_entsize; i++) {
-            GElf_Sym symbol;
-            if (!gelf_getsym(data, (int)i, &symbol) || symbol.st_shndx == SHN_UNDEF) continue;
-            const char *text = elf_strptr(module->elf, header.sh_link, symbol.st_name);
-            if (!text || strcmp(text, name)) continue;
-            *address = symbol.st_value;
-            *bytes = symbol.st_size;
-            return true;
-        }
-    }
-    return false;
-}
-
-bool mp_attach_file_offset(const struct mp_attach_module *module, uint64_t address, uint64_t *offset)
-{
-    GElf_Phdr segment;
-    for (size_t i = 0; next_segment(module->elf, &i, &segment);) {
-        if (address < segment.p_vaddr || address - segment.p_vaddr >= segment.p_filesz) continue;
-        *offset = address - segment.p_vaddr + segment.p_offset;
-        return true;
-    }
-    return false;
+    return process_vm_readv((pid_t)target->thread, &here, 1, &there, 1, 0) == (ssize_t)bytes;
 }

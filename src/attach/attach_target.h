@@ -4,35 +4,21 @@
  */
 #pragma once
 
-#include <elfutils/libdw.h>
-#include <gelf.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "attach/attach_event.h"
+#include "attach/mapped_file.h"
 #include "base/error.h"
-#include "base/file_id.h"
 #include "base/map.h"
 #include "base/vec.h"
-
-/* A mapped ELF file. An address in the process, less `bias`, is an address in the file. */
-struct mp_attach_module {
-    uint64_t start, end, bias;
-    char *path; /* the process's own name for it */
-    char *file; /* a path for opening the file, through the process's own mounts */
-    struct mp_file_id id;
-    int fd;
-    Elf *elf;
-    Dwarf_CFI *cfi; /* NULL: not read yet, or none */
-    bool cfi_sought, gone;
-    uint32_t spool_id; /* 0: not added yet (attach_tables.h) */
-};
 
 struct mp_attach_rule;
 
 struct mp_attach_target {
-    uint32_t pid;
+    uint32_t pid, thread; /* a living thread of it, which leads to its memory and maps */
+    bool short_of_files;  /* memprof could not open each mapped file (RLIMIT_NOFILE) */
     int pidfd;
     uint64_t ids_device, ids_inode;            /* as in mp_attach_settings */
     MP_VEC(struct mp_attach_module *) modules; /* unmapped modules stay, marked `gone` */
@@ -47,6 +33,9 @@ struct mp_attach_target {
 enum mp_status mp_attach_target_open(uint32_t pid, struct mp_attach_target *target, struct mp_error *error);
 void mp_attach_target_close(struct mp_attach_target *target);
 
+/* Chooses another thread if the chosen one has ended. True: it did, and probes of the former one are dead. */
+bool mp_attach_target_moved(struct mp_attach_target *target);
+
 /* The next child of the process that is not in `known` and has mapped a library with probes; adds it to `known`. 0:
  * none. A child without such a library is checked again later. */
 uint32_t mp_attach_target_child(const struct mp_attach_target *target, struct mp_map *known);
@@ -56,12 +45,6 @@ bool mp_attach_target_look(struct mp_attach_target *target);
 /* The module that contains an address; NULL. For a new address it reads the maps again, at most ten times a second. */
 struct mp_attach_module *mp_attach_target_module(struct mp_attach_target *target, uint64_t address);
 bool mp_attach_target_read(const struct mp_attach_target *target, uint64_t address, void *to, size_t bytes);
-
-/* Finds a symbol that the module exports (or has, if it was not stripped): the symbol's address in the file, and its
- * size. */
-bool mp_attach_symbol(const struct mp_attach_module *module, const char *name, uint64_t *address, uint64_t *bytes);
-/* The offset in the file of an address's bytes; false: none. */
-bool mp_attach_file_offset(const struct mp_attach_module *module, uint64_t address, uint64_t *offset);
 
 /*
  * Unwinds a copied stack by the rules of .eh_frame, which libdw reads. Each address's rule is kept. Without a rule, it

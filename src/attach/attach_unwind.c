@@ -66,18 +66,11 @@ static int32_t read_register(Dwarf_Frame *frame, unsigned number, bool *undefine
     return count == 2 && ops[1].atom == DW_OP_plus_uconst ? (int32_t)(int64_t)ops[1].number : LOST;
 }
 
-static bool have_rules(struct mp_attach_module *module)
-{
-    if (!module->cfi_sought) module->cfi = module->elf ? dwarf_getcfi_elf(module->elf) : NULL;
-    module->cfi_sought = true;
-    return module->cfi != NULL;
-}
-
 static struct mp_attach_rule make_rule(struct mp_attach_module *module, uint64_t address)
 {
     struct mp_attach_rule rule = {.kind = RULE_NONE};
     Dwarf_Frame *frame = NULL;
-    if (!have_rules(module) || dwarf_cfi_addrframe(module->cfi, address - module->bias, &frame)) return rule;
+    if (!mp_mapped_file_frames(module) || dwarf_cfi_addrframe(module->cfi, address - module->bias, &frame)) return rule;
     bool undefined;
     if (read_cfa(frame, &rule)) {
         for (unsigned i = 0; i < REGISTERS; i++)
@@ -121,16 +114,17 @@ static int find_return(const unsigned char *code, size_t bytes, bool is_start, u
 
 size_t mp_attach_returns(struct mp_attach_module *module, uint64_t address, uint64_t bytes, uint64_t *to, size_t room)
 {
-    enum { CODE_MOST = 1 << 16 };
+    enum { CODE_MOST = 1 << 16, ROWS_MOST = 1024 /* the driver's functions have below 50 */ };
     static unsigned char code[CODE_MOST];
     uint64_t offset, start, end, found;
     bool is_bare;
     size_t count = 0;
-    if (bytes > CODE_MOST || !have_rules(module) || !mp_attach_file_offset(module, address, &offset) ||
+    if (bytes > CODE_MOST || !mp_mapped_file_frames(module) || !mp_attach_file_offset(module, address, &offset) ||
         pread(module->fd, code, bytes, (off_t)offset) != (ssize_t)bytes)
         return 0;
+    unsigned rows = 0;
     for (uint64_t at = address; at < address + bytes; at = end) {
-        if (!read_row(module, at, &start, &end, &is_bare)) return 0;
+        if (rows++ == ROWS_MOST || !read_row(module, at, &start, &end, &is_bare)) return 0;
         if (end > address + bytes) end = address + bytes;
         if (!is_bare) continue;
         int known = find_return(code + (at - address), end - at, at == address, &found);

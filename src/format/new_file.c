@@ -49,6 +49,7 @@ static enum mp_status may_replace(const char *path, const struct mp_new_file_rul
 {
     switch (rule->way) {
     case MP_NEW_FILE_FORCE:
+    case MP_NEW_FILE_CHOSEN:
         return MP_OK;
     case MP_NEW_FILE_OWN:
         if (rule->own_device == facts->st_dev && rule->own_inode == facts->st_ino) return MP_OK;
@@ -97,7 +98,10 @@ static enum mp_status look(const char *path, const struct mp_new_file_rule *rule
                            struct stat *facts, struct mp_error *error)
 {
     struct stat link;
-    bool is_link = !lstat(path, &link) && S_ISLNK(link.st_mode);
+    bool is_there = !lstat(path, &link), is_link = is_there && S_ISLNK(link.st_mode);
+    if (is_there && rule->way == MP_NEW_FILE_CHOSEN && !S_ISREG(link.st_mode))
+        return mp_fail(error, MP_IO, "cannot write %s: it is a link or no regular file, and memprof chose that name",
+                       path);
     if (stat(path, facts)) {
         if (errno != ENOENT) return mp_fail_errno(error, "cannot write %s", path);
         if (is_link) return mp_fail(error, MP_IO, "cannot write %s: it is a link to a missing file", path);
@@ -108,7 +112,8 @@ static enum mp_status look(const char *path, const struct mp_new_file_rule *rule
         return mp_fail(error, MP_IO, "cannot write %s: it is a folder; give the name of a file", path);
     if (!S_ISREG(facts->st_mode) || (is_link && !strncmp(path, "/dev/", 5) && is_stdout(facts)))
         return open_in_place(path, rule, facts, file, error);
-    file->path = is_link ? realpath(path, NULL) : strdup(path); /* follows a link instead of replacing it */
+    bool follows = is_link && rule->way != MP_NEW_FILE_CHOSEN;
+    file->path = follows ? realpath(path, NULL) : strdup(path); /* follows a link instead of replacing it */
     if (!file->path) return mp_fail_errno(error, "cannot write %s", path);
     file->replaces = true;
     file->device = facts->st_dev;
@@ -141,7 +146,7 @@ enum mp_status mp_new_file_open(const char *path, const struct mp_new_file_rule 
                                 struct mp_error *error)
 {
     struct stat facts;
-    *file = (struct mp_new_file){.fd = -1, .force = rule->way == MP_NEW_FILE_FORCE};
+    *file = (struct mp_new_file){.fd = -1, .force = rule->way == MP_NEW_FILE_FORCE || rule->way == MP_NEW_FILE_CHOSEN};
     enum mp_status status = look(path, rule, file, &facts, error);
     if (!status && !file->in_place) {
         if (rule->nameless) file->fd = open_nameless(file->path);

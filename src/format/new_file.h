@@ -15,6 +15,8 @@ enum mp_new_file_way {
     MP_NEW_FILE_FRESH,  /* refuses to replace anything */
     MP_NEW_FILE_REPORT, /* replaces anything but recordings, source files, and `inputs` */
     MP_NEW_FILE_FORCE,  /* replaces any regular file */
+    MP_NEW_FILE_CHOSEN, /* the same at a name that memprof chose: whatever lies there may be a trap, so it follows no
+                         * link and writes to no pipe */
     MP_NEW_FILE_OWN,    /* replaces only the file with own_device and own_inode, or nothing */
 };
 
@@ -42,7 +44,7 @@ struct mp_new_file {
 enum mp_status mp_new_file_open(const char *path, const struct mp_new_file_rule *rule, struct mp_new_file *file,
                                 struct mp_error *error);
 /* Renames the file to its final name in one step. A file that appeared there meanwhile stays, except with
- * MP_NEW_FILE_FORCE. */
+ * MP_NEW_FILE_FORCE and MP_NEW_FILE_CHOSEN. */
 enum mp_status mp_new_file_put(struct mp_new_file *file, struct mp_error *error);
 /* Frees everything but fd. Removes a file that was not put. Ignores a zero-initialised struct. */
 void mp_new_file_close(struct mp_new_file *file);

@@ -97,6 +97,7 @@ struct attaching {
     const struct mp_invocation *invocation;
     struct mp_attach_options *options;
     MP_VEC(pid_t) children; /* pids of further memprofs, one for each child of the program */
+    bool told;              /* that there are too many */
 };
 
 static void say(void *context, const char *sentence)
@@ -123,7 +124,7 @@ static int attach(struct attaching *attaching, bool is_child)
     struct mp_error error;
     int status = MP_EXIT_DONE;
     if (mp_attach_run(attaching->options, &result, &error)) {
-        status = is_child ? MP_EXIT_COULD_NOT : mp_message_error(&error);
+        status = is_child && error.status != MP_IO ? MP_EXIT_COULD_NOT : mp_message_error(&error);
     } else if (result.recordings.count) {
         const struct mp_collector_options shown = {.output = attaching->options->output,
                                                    .record = attaching->options->record};
@@ -154,21 +155,43 @@ static int end_children(struct attaching *attaching)
     return status;
 }
 
-/* Starts another memprof for a child of the program. It does not inherit the probes of this memprof. */
-static void attach_child(void *context, uint32_t pid)
+static bool has_ended(pid_t memprof)
 {
+    siginfo_t fact = {.si_pid = 0};
+    return !waitid(P_PID, (id_t)memprof, &fact, WEXITED | WNOHANG | WNOWAIT) && fact.si_pid;
+}
+
+static size_t count_running(const struct attaching *attaching)
+{
+    size_t running = 0;
+    for (size_t i = 0; i < attaching->children.count; i++)
+        running += !has_ended(attaching->children.at[i]);
+    return running;
+}
+
+/* Starts another memprof for a child of the program. It does not inherit the probes of this memprof. */
+static bool attach_child(void *context, uint32_t pid)
+{
+    enum { AT_A_TIME = 32 }; /* each takes some 10 MiB of the kernel's memory */
     struct attaching *attaching = context;
+    if (count_running(attaching) >= AT_A_TIME) {
+        if (!attaching->told)
+            say(attaching, "32 children are recorded at a time: others are not, and the file says so");
+        attaching->told = true;
+        return false;
+    }
     struct mp_attach_options *options = attaching->options;
     fflush(NULL);
     pid_t memprof = fork();
     if (memprof > 0) mp_vec_add(&attaching->children, memprof);
-    if (memprof) return;
+    if (memprof) return memprof > 0;
     prctl(PR_SET_PDEATHSIG, SIGINT);
     syscall(SYS_close_range, 3, ~0u, 0);
     size_t length = strlen(options->output);
     int name = length > 3 && !strcmp(options->output + length - 3, ".mp") ? (int)length - 3 : (int)length;
     options->output = mp_text_make("%.*s.%u.mp", name, options->output, (unsigned)pid);
     options->pid = pid;
+    options->chosen = options->is_child = true;
     options->for_ns = 0;
     attaching->children.count = 0;
     int status = attach(attaching, true), others = end_children(attaching);
@@ -191,6 +214,7 @@ static int run_attach(const struct mp_invocation *invocation)
     char *output = find_output(invocation, options.pid);
     if (!output) return MP_EXIT_COULD_NOT;
     options.output = output;
+    options.chosen = !mp_given(invocation, MP_OPT_OUTPUT);
     status = attach(&attaching, false);
     int others = end_children(&attaching);
     free(output);

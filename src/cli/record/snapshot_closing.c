@@ -86,6 +86,7 @@ static void print_summary(const struct mp_recording_summary *summary, bool with_
                    : summary->ends_early      ? "whole until then"
                    : summary->lacks_processes ? "whole, of what was recorded"
                    : *kept                    ? "all events in the requested part"
+                   : summary->missed          ? "a part of what happened since memprof attached"
                    : summary->attached        ? "whole since memprof attached"
                                               : "complete",
                    rest, path);

@@ -283,6 +283,7 @@ struct mp_recording_summary {
     /* Processes went on after the recording's end (mp_recording_ends_early()). */
     bool ends_early;
     bool lacks_processes;                   /* the process started others that were not recorded */
+    bool missed;                            /* attached: what the process did was not watched throughout */
     bool lacks_names;                       /* some events lack their stack or a name in it */
     uint64_t steps;                         /* steps begun, by the recording's step rule */
     char functions[MP_STEP_FUNCTIONS_TEXT]; /* as mp_recording_step_functions() writes it */

@@ -40,13 +40,13 @@ static enum mp_status create_snapshot_file(void *context, struct mp_recording *r
         char *candidate = mp_naming_path(&collector->naming, &process, number);
         if (!candidate) return mp_fail(error, MP_NO_MEMORY, "out of memory for a file name");
         if (!is_taken(collector, candidate)) {
-            /* A link is followed only if the user named it. Any other link may be a trap that makes memprof write
-             * elsewhere. */
+            /* A link is followed only if the user named it. */
             struct stat link;
             bool is_named = !strcmp(candidate, collector->options->output);
             bool is_link = !lstat(candidate, &link) && S_ISLNK(link.st_mode);
             bool force = collector->options->force && (is_named || !is_link);
-            enum mp_status status = mp_new_recording_file(recording, candidate, force, fd, error);
+            enum mp_new_file_way way = !force ? MP_NEW_FILE_FRESH : is_named ? MP_NEW_FILE_FORCE : MP_NEW_FILE_CHOSEN;
+            enum mp_status status = mp_new_recording_file(recording, candidate, way, fd, error);
             if (!status) {
                 char *known = strdup(candidate);
                 if (!known || !mp_vec_push(&collector->paths, known)) free(known);

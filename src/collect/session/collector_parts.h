@@ -20,6 +20,7 @@
 #include "collect/session/naming.h"
 #include "collect/session/session_folder.h"
 #include "collect/session/snapshots.h"
+#include "format/new_file.h"
 #include "format/recording.h"
 
 /*
@@ -234,7 +235,7 @@ struct mp_recording *mp_new_recording(const struct mp_new_recording *of, struct 
 
 /* Makes the recording's file. The spool gets the file's name before the file exists, for recovery. *fd: the caller
  * closes it. */
-enum mp_status mp_new_recording_file(struct mp_recording *recording, const char *path, bool force, int *fd,
+enum mp_status mp_new_recording_file(struct mp_recording *recording, const char *path, enum mp_new_file_way way, int *fd,
                                      struct mp_error *error);
 
 /* A process's command line for its recording, with all apparent secrets masked. Pure except for /proc; any thread. */

@@ -43,10 +43,10 @@ struct mp_recording *mp_new_recording(const struct mp_new_recording *of, struct 
     return recording;
 }
 
-enum mp_status mp_new_recording_file(struct mp_recording *recording, const char *path, bool force, int *fd,
-                                     struct mp_error *error)
+enum mp_status mp_new_recording_file(struct mp_recording *recording, const char *path, enum mp_new_file_way way,
+                                     int *fd, struct mp_error *error)
 {
-    const struct mp_new_file_rule rule = {.way = force ? MP_NEW_FILE_FORCE : MP_NEW_FILE_FRESH, .at_once = true};
+    const struct mp_new_file_rule rule = {.way = way, .at_once = true};
     struct mp_new_file file;
     snprintf(recording->spool.header->file, sizeof recording->spool.header->file, "%s", path);
     enum mp_status status = mp_new_file_open(path, &rule, &file, error);
