@@ -165,6 +165,9 @@ class Plan(unittest.TestCase):
         result = harness.memprof("plan", "--size", "batch=8", *command, "9")
         self.assertEqual(result.returncode, 2)
         self.assertIn("the command has no {batch}", result.stderr)
+        result = harness.memprof("plan", "--device", "24GiB", "--size", "other=8", *command, "8", "strict", "{other}")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("memory does not depend on other: 4, 8 and 128 need the same (reserved ", result.stderr)
 
     def test_largest_that_is_interrupted(self):
         """No files and no process remain, even of the run that was going on."""

@@ -24,8 +24,8 @@ struct sizing {
     char *paths[MP_SIZE_PROBES_MAX]; /* of recordings that this command made */
     size_t count;
     struct mp_probing probing;
-    double margin_part; /* the margin as a part of the capacity; negative: the margin is in bytes */
-    char *verdict;      /* the result of the run at the answer; NULL: no such run was requested */
+    double margin_part;      /* the margin as a part of the capacity; negative: the margin is in bytes */
+    MP_VEC(char *) verdicts; /* the results of runs at the answer */
 };
 
 /* ---- the user's options ---------------------------------------------------------------------------------------- */
@@ -251,64 +251,91 @@ static bool is_takeable(const struct sizing *sizing, const struct mp_size_answer
            sizing->question.capacity <= answer->model->devices.at[device].total_bytes;
 }
 
-static bool is_probed(const struct mp_size_answer *answer, uint64_t batch)
+/* The bytes of a probe that are compared with the limit. */
+static uint64_t bytes_of(const struct mp_size_answer *answer, const struct mp_size_probed *ran)
 {
-    for (size_t i = 0; i < answer->probes.count; i++)
-        if (answer->probes.at[i].batch == batch) return true;
-    return false;
+    return answer->binds[0] == 'd' && ran->device != MP_BYTES_UNKNOWN ? ran->device
+           : answer->binds[0] != 'a'                                  ? ran->reserved
+                                                                      : ran->allocated;
+}
+
+/* The next batch to run: the answer, or the middle between the largest probe that fits and the smallest one above it
+ * that does not, if a run refuted the answer. 0: the answer was run, or every batch fits. */
+static uint64_t next_batch(const struct mp_size_answer *answer)
+{
+    uint64_t fits = 0, fails = UINT64_MAX;
+    mp_vec_each (const struct mp_size_probed, ran, &answer->probes) {
+        bool is_fit = bytes_of(answer, ran) <= answer->limit;
+        if (is_fit && ran->batch > fits) fits = ran->batch;
+        if (!is_fit && ran->batch < fails) fails = ran->batch;
+    }
+    bool is_open = answer->about > fits && answer->about < fails;
+    if (answer->about == UINT64_MAX || answer->about == fits) return 0;
+    if (is_open || fails == UINT64_MAX) return is_open ? answer->about : 0;
+    return fails > fits + 1 ? fits + (fails - fits) / 2 : 0;
 }
 
 static const struct mp_size_need *need_at(const struct mp_size_answer *answer, uint64_t batch)
 {
-    const struct mp_size_need *need = answer->needs.at;
-    while (need->batch != batch)
-        need++;
-    return need;
+    for (size_t i = 0; i < answer->needs.count; i++)
+        if (answer->needs.at[i].batch == batch) return &answer->needs.at[i];
+    return NULL;
 }
 
-/* Runs the command at the answer, and answers again with that run as one more probe. A failure is reported, and leaves
- * the answer as it is. */
-static int verify(struct sizing *sizing, struct mp_size_answer *answer)
+static int say_verdict(struct sizing *sizing, char *verdict)
+{
+    mp_vec_add(&sizing->verdicts, verdict);
+    return MP_EXIT_DONE;
+}
+
+/* Runs the command at a batch, and answers again with that run as one more probe. A failure is reported, and leaves the
+ * answer as it is. *again: true if this run, or an earlier one, refuted an answer, and another batch is to be run. */
+static int verify(struct sizing *sizing, uint64_t batch, struct mp_size_answer *answer, bool *again)
 {
     struct mp_error error;
     char needed[MP_UNIT_TEXT], over[MP_UNIT_TEXT];
-    uint64_t batch = answer->about;
-    size_t index = sizing->count;
-    if (batch == UINT64_MAX || !batch || is_probed(answer, batch)) return MP_EXIT_DONE;
+    size_t index = sizing->question.count;
+    unsigned long long shown = batch;
     const struct mp_size_need *need = need_at(answer, batch);
-    if (!is_takeable(sizing, answer, need->allocated)) {
-        sizing->verdict = mp_text_make("not verified by a run with %llu: this machine has too little memory for it",
-                                       (unsigned long long)batch);
-        return MP_EXIT_DONE;
-    }
+    if (need && !is_takeable(sizing, answer, need->allocated))
+        return say_verdict(sizing,
+                           mp_text_make("not verified by a run with %llu: this machine has too little memory for "
+                                        "it",
+                                        shown));
     sizing->batches[index] = batch;
     int status = mp_probing_run(sizing->invocation, &batch, 1, &sizing->probing, &sizing->paths[index]);
     if (!status) status = load(sizing, index, sizing->paths[index]);
-    if (status) {
-        sizing->verdict = mp_text_make("not verified: the run with %llu failed", (unsigned long long)batch);
-        return MP_EXIT_DONE;
-    }
+    if (status) return say_verdict(sizing, mp_text_make("not verified: the run with %llu failed", shown));
     struct mp_size_answer verified;
     sizing->probes[index].name = strrchr(sizing->paths[index], '/') + 1;
     sizing->question.count = index + 1;
-    if (mp_size_find(&sizing->question, &verified, &error)) {
-        sizing->verdict = mp_text_make("not verified: %s", error.text);
-        return MP_EXIT_DONE;
-    }
+    if (mp_size_find(&sizing->question, &verified, &error))
+        return say_verdict(sizing, mp_text_make("not verified: %s", error.text));
     mp_size_answer_free(answer);
     *answer = verified;
     const struct mp_size_probed *ran = answer->probes.at;
     while (ran->batch != batch)
         ran++;
-    uint64_t bytes = answer->binds[0] == 'd' && ran->device != MP_BYTES_UNKNOWN ? ran->device
-                     : answer->binds[0] != 'a'                                  ? ran->reserved
-                                                                                : ran->allocated;
-    sizing->verdict = bytes <= answer->limit ? mp_text_make("verified by a run with %llu, which needed %s",
-                                                            (unsigned long long)batch, mp_format_bytes(needed, bytes))
-                                             : mp_text_make("refuted by a run with %llu, which needed %s, %s too many",
-                                                            (unsigned long long)batch, mp_format_bytes(needed, bytes),
-                                                            mp_format_bytes(over, bytes - answer->limit));
-    return MP_EXIT_DONE;
+    uint64_t bytes = bytes_of(answer, ran);
+    *again = bytes > answer->limit || (sizing->verdicts.count && next_batch(answer) > batch);
+    if (bytes <= answer->limit)
+        return say_verdict(sizing, mp_text_make("verified by a run with %llu, which needed %s", shown,
+                                                mp_format_bytes(needed, bytes)));
+    return say_verdict(sizing,
+                       mp_text_make("refuted by a run with %llu, which needed %s, %s too many", shown,
+                                    mp_format_bytes(needed, bytes), mp_format_bytes(over, bytes - answer->limit)));
+}
+
+static int verify_all(struct sizing *sizing, struct mp_size_answer *answer)
+{
+    int status = MP_EXIT_DONE;
+    bool again = true;
+    for (uint64_t batch;
+         !status && again && sizing->question.count < MP_SIZE_PROBES_MAX && (batch = next_batch(answer));) {
+        again = false;
+        status = verify(sizing, batch, answer, &again);
+    }
+    return status;
 }
 
 static int advise_and_write(struct sizing *sizing, const struct mp_size_answer *answer)
@@ -332,8 +359,10 @@ static int find(struct sizing *sizing)
     if (is_page(sizing->invocation)) sizing->question.plot_points = PLOT_POINTS;
     if (mp_size_find(&sizing->question, &answer, &error)) return mp_message_error(&error);
     if (mp_given(sizing->invocation, MP_OPT_PROBE) && !mp_given(sizing->invocation, MP_OPT_NO_VERIFY))
-        status = verify(sizing, &answer);
-    if (sizing->verdict) mp_vec_add(&answer.notes, sizing->verdict);
+        status = verify_all(sizing, &answer);
+    mp_vec_each (char *, verdict, &sizing->verdicts)
+        mp_vec_add(&answer.notes, *verdict);
+    mp_vec_free(&sizing->verdicts);
     if (!status) status = advise_and_write(sizing, &answer);
     mp_size_answer_free(&answer);
     return status;

@@ -17,10 +17,6 @@
 #define PROBES_MAX 48
 #define LARGEST    (UINT64_C(1) << 40)
 #define FARTHEST   16 /* the next value is at most 16 times a value that fits */
-/* If values that nobody computed decide sizes, the last digits mean nothing. So the search ends at a precision of
- * 1/ROUGH, or at ROUGH_TIMES the start. */
-#define ROUGH       4
-#define ROUGH_TIMES 16
 
 struct probe {
     uint64_t value;
@@ -202,7 +198,6 @@ static uint64_t next_value(struct search *search)
     uint64_t from = search->fits, to = search->fails, guess = extrapolated(search);
     bool fitted = search->probes[search->count - 1].outcome.fits;
     if (!from) return to > 1 ? to / 2 : 0;
-    if (depends_on(search) && from && (to ? to - from <= from / ROUGH : from >= ROUGH_TIMES * search->start)) return 0;
     if (!to) return guess > from ? guess < FARTHEST * from ? guess : FARTHEST * from : 2 * from;
     if (to - from == 1) return 0;
     if (to > 4 * from) return fitted && guess > from && guess < to ? guess : (uint64_t)sqrt((double)from * (double)to);
@@ -211,10 +206,31 @@ static uint64_t next_value(struct search *search)
     return to - from > 2 * search->step ? to - search->step : from + (to - from) / 2;
 }
 
+static bool is_same(const struct mp_plan_outcome *a, const struct mp_plan_outcome *b)
+{
+    return a->fits && b->fits && a->allocated == b->allocated && a->reserved == b->reserved;
+}
+
+/* If a half needs as much as the start, small sizes may be rounded: a much larger value decides. */
+static int check_depends(struct search *search)
+{
+    char bytes[MP_UNIT_TEXT];
+    const struct probe *probes = search->probes;
+    if (search->count < 2 || !is_same(&probes[0].outcome, &probes[1].outcome)) return MP_EXIT_DONE;
+    int status = probe(search, FARTHEST * search->start);
+    if (status || !is_same(&probes[0].outcome, &probes[2].outcome)) return status;
+    return mp_give_up(
+        "memory does not depend on %s: %llu, %llu and %llu need the same (reserved %s); did the program get "
+        "the value?",
+        search->name, (unsigned long long)probes[1].value, (unsigned long long)probes[0].value,
+        (unsigned long long)probes[2].value, mp_format_bytes(bytes, probes[0].outcome.reserved));
+}
+
 static int find_largest(struct search *search)
 {
     int status = probe(search, search->start);
-    if (!status && search->fits && search->start > 1) status = probe(search, (search->start + 1) / 2);
+    if (!status && search->fits) status = probe(search, search->start > 1 ? (search->start + 1) / 2 : 2);
+    if (!status) status = check_depends(search);
     for (uint64_t value; !status && search->count < PROBES_MAX && (value = next_value(search));)
         status = value > LARGEST ? MP_EXIT_COULD_NOT : probe(search, value);
     return status;
@@ -231,8 +247,8 @@ static void put_text(const struct search *search)
     const struct mp_plan_outcome *last = &search->probes[search->count - 1].outcome;
     mp_format_bytes(total, search->device->total);
     if (search->fits && values)
-        printf("%s %llu fits %s (%s) if real values are as small as the planned ones; the largest is not known\n",
-               search->name, (unsigned long long)search->fits, search->device->key, total);
+        printf("Largest %s that fits %s (%s) if real values are as small as the planned ones: %llu\n", search->name,
+               search->device->key, total, (unsigned long long)search->fits);
     else if (search->fits)
         printf("Largest %s that fits %s (%s): %llu\n", search->name, search->device->key, total,
                (unsigned long long)search->fits);
