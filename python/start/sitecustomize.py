@@ -14,6 +14,9 @@ def _start(torch):
         if os.environ.get("MEMPROF_PLAN"):
             import libmemprof_plan
             libmemprof_plan.start(torch, _after_import)
+        if os.environ.get("MEMPROF_APPLY"):
+            from libmemprof_plan import apply
+            apply.start(torch, _after_import)
     except Exception:
         pass
     try:

@@ -167,6 +167,8 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
                      "find the largest number that fits in place of {NAME} in the command, or of N, starting at N"},
     [MP_OPT_TRY] = {"try", '\0', "KEY=VALUE,...",
                     "also plan a server with each of these settings alone, and with all, in a table"},
+    [MP_OPT_TRY_CHANGES] = {"try", '\0', NULL,
+                            "run the command as it is, and with each advised change that can be made from outside"},
     [MP_OPT_WORLD_SIZE] = {"world-size", '\0', "N", "the command is one rank of N; collectives return at once"},
     [MP_OPT_RANK] = {"rank", '\0', "K", "number of the rank, from 0; all: one rank of each stage of a pipeline (0)"},
     [MP_OPT_ONCE] = {"once", '\0', NULL, "print one picture as text, without a terminal"},

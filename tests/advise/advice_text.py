@@ -1,7 +1,8 @@
 """Compares the text of `memprof advise` with its JSON: each change's saving, words, cost and code."""
 import re
 
-ROW = re.compile(r"^ *(~ )? *(\d+)\. +(?:([\d.]+) (B|[KMGTPE]iB)|it fits) +([\d.]+) (B|[KMGTPE]iB) +(allocated|reserved) +(\S.*?) *$", re.M)
+NUMBER = r"([\d.]+) (B|[KMGTPE]iB)"
+ROW = re.compile(rf"^ *(~ )? *(\d+)\. +(?:{NUMBER}|it fits)(?: +{NUMBER})? +{NUMBER} +(\S.*?) *$", re.M)
 
 
 def is_about(number, unit, count):
@@ -17,12 +18,13 @@ def differences(found, text):
         return [f"{len(rows)} rows of {len(found['changes'])} changes: {text}"]
     wrong = []
     for i, (change, row, end) in enumerate(zip(found["changes"], rows, ends)):
-        mark, number, saves, unit, peak, peak_unit, what, words = row
-        saved, left = ((change["saved_reserved_bytes"], change["reserved_peak_bytes"]) if what == "reserved" else
-                       (change["saved_bytes"], change["peak_bytes"]))
+        mark, number, saves, unit, reserved, reserved_unit, peak, peak_unit, words = row
         below = text[:end].rsplit(words, 1)[-1]
         told = {"number": int(number) == i + 1, "mark": bool(mark) != change["exact"], "text": words == change["text"],
-                "saving": is_about(saves, unit, saved) if saves else not saved, "peak": is_about(peak, peak_unit, left),
+                "saving": is_about(saves, unit, change["saved_bytes"]) if saves else not change["saved_bytes"],
+                "reserved": is_about(reserved, reserved_unit, change["saved_reserved_bytes"]) if reserved else
+                            change["saved_reserved_bytes"] is None,
+                "peak": is_about(peak, peak_unit, change["peak_bytes"]),
                 "cost": not change["cost"] or change["cost"] in below,
                 "code": change["pattern"] == "settings" or not change["code"] or change["code"] in below}
         wrong += [f"{change['pattern']}: {name}: {row}, {change}" for name, right in told.items() if not right]

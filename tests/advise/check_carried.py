@@ -3,6 +3,7 @@
 advised one."""
 import json
 import os
+import subprocess
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -10,6 +11,37 @@ import bench
 import harness
 
 CARRY = harness.SOURCE / "tests" / "advise" / "carry.py"
+TEACHER = """
+import contextlib, gc, sys, torch
+from torch import nn
+gc.disable()
+def network(width):
+    return nn.Sequential(*[layer for _ in range(6) for layer in (nn.Linear(width, width), nn.LayerNorm(width), nn.Tanh())])
+class Both(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.teacher, self.student = nn.Sequential(*network(256), nn.Linear(256, 32)), network(32)
+        self.into = nn.Linear(32, 256)
+    def forward(self, x):
+        made = self.student(x)
+        with torch.no_grad():
+            wide = self.into(x)
+        with torch.no_grad() if "no_grad" in sys.argv else contextlib.nullcontext():
+            wanted = self.teacher(wide)
+        return (made - wanted).square().mean()
+class Cycle:
+    def __init__(self):
+        self.own, self.held = self, torch.zeros(1 << 18)
+both = Both()
+optimizer = torch.optim.SGD(both.student.parameters(), 0.1)
+for step in range(6):
+    Cycle()
+    both(torch.randn(512, 32)).backward()
+    optimizer.step()
+    if "collect" in sys.argv:
+        gc.collect()
+    optimizer.zero_grad(set_to_none=True)
+"""
 MADE = {"gradients_kept", "late_zero_grad", "one_by_one", "checkpoint"}
 
 
@@ -28,6 +60,31 @@ class Carried(harness.TestCase):
         for change in found:
             after, _ = self.peak(CARRY, json.dumps(change), harness.SOURCE / command[0], *command[1:])
             self.assertTrue(bench.is_within(change["saved_bytes"], before - after, 0.05), (change, before - after))
+
+    def test_memprof_carries_them_out(self):
+        """--try makes the changes itself: what it measured is what the estimate says, and what another counter says of
+        the program with the change. Garbage in cycles is only found by a run."""
+        program = self.folder / "program.py"
+        program.write_text(TEACHER)
+        counts = {}
+        for fix in ("", "no_grad", "collect"):
+            out = self.folder / "counts.json"
+            subprocess.run([bench.PYTHON, program, fix], check=True, timeout=harness.TIMEOUT,
+                           env=bench.environment(LD_PRELOAD=str(bench.COUNTER), TORCH_COUNTER_OUT=str(out)))
+            counts[fix] = max(device["peak_bytes"] for device in json.loads(out.read_text())["devices"])
+        result = harness.memprof("advise", "--try", "--json", "--", bench.PYTHON, program)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        rows = {change["pattern"]: change for change in json.loads(result.stdout)["changes"]}
+        for pattern, fix in (("gradients_idle", "no_grad"), ("collect", "collect")):
+            real, row = counts[""] - counts[fix], rows[pattern]
+            self.assertEqual(row["run"], "done")
+            self.assertTrue(bench.is_within(row["measured_bytes"], real, 0.02), (row, real))
+        idle = rows["gradients_idle"]
+        self.assertTrue(bench.is_within(idle["saved_bytes"], idle["measured_bytes"], 0.05), idle)
+        self.assertIsNone(rows["collect"]["saved_bytes"])
+        for row in rows.values():
+            if row["run"] == "done":
+                self.assertGreater(row["measured_bytes"], 0, row)
 
     def test_a_loss_in_chunks(self):
         """Under autocast more may be saved, as it is unknown whether chunks cast the head's parameters again."""

@@ -28,6 +28,8 @@ KINDS = {
     "fused": ("`fused=True`", "temporaries of an optimizer's step"),
     "one_stream": ("side streams", "side streams"),
     "checkpoint": ("`torch.utils.checkpoint`", "made again in backward"),
+    "collect": ("garbage collector after each step", "the garbage collector"),
+    "autocast": ("forward in bfloat16", "autocast"),
 }
 
 

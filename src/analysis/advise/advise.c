@@ -32,7 +32,7 @@ struct outcome {
     uint64_t peak, reserved, ooms;
 };
 
-static const char *const kinds[MP_CHANGE_KINDS] = {"allocator", "checkpoint", "lifetime"};
+static const char *const kinds[MP_CHANGE_KINDS] = {"allocator", "checkpoint", "lifetime", "trial"};
 
 const char *mp_change_kind_name(enum mp_change_kind kind)
 {
@@ -42,9 +42,9 @@ const char *mp_change_kind_name(enum mp_change_kind kind)
 const char *mp_change_pattern_name(enum mp_change_pattern pattern)
 {
     static const char *const names[MP_CHANGE_PATTERNS] = {
-        "settings",        "late_zero_grad", "gradients_kept", "gradients_idle",  "held_variables", "fused",
-        "one_by_one",      "checkpoint",     "phase_settings", "one_stream",      "idle_variable",  "no_grad",
-        "backward_sooner", "leak",           "chunked_loss",   "evaluation_batch"};
+        "settings",        "late_zero_grad", "gradients_kept", "gradients_idle",   "held_variables", "fused",
+        "one_by_one",      "checkpoint",     "phase_settings", "one_stream",       "idle_variable",  "no_grad",
+        "backward_sooner", "leak",           "chunked_loss",   "evaluation_batch", "collect",        "autocast"};
     return names[pattern];
 }
 
@@ -382,12 +382,20 @@ static void add_checkpoints(struct adviser *a)
     drop_outdone(a->advise);
 }
 
+/* The saving that ranks a change: the measured one, if it was measured. */
+static uint64_t rank_of(const struct mp_change *change)
+{
+    if (change->run == MP_RUN_ENDS) return UINT64_MAX - change->run_peak;
+    if (change->run != MP_RUN_DONE) return change->run == MP_RUN_NONE ? mp_change_saving(change) : 0;
+    return change->measured > change->measured_reserved ? change->measured : change->measured_reserved;
+}
+
 static int by_saving(const void *a, const void *b)
 {
     const struct mp_change *x = a, *y = b;
     bool leaks = x->pattern == MP_CHANGE_LEAK, other = y->pattern == MP_CHANGE_LEAK;
     if (leaks != other) return leaks ? -1 : 1;
-    if (mp_change_saving(x) != mp_change_saving(y)) return mp_change_saving(x) < mp_change_saving(y) ? 1 : -1;
+    if (rank_of(x) != rank_of(y)) return rank_of(x) < rank_of(y) ? 1 : -1;
     if (x->pattern != y->pattern) return x->pattern < y->pattern ? -1 : 1;
     return x->place < y->place ? -1 : x->place > y->place;
 }
@@ -636,6 +644,32 @@ enum mp_status mp_advise_find(const struct mp_model *model, const struct mp_advi
     mp_torch_history_free(&a.history);
     if (status) mp_advise_free(advise);
     return status;
+}
+
+void mp_advise_add_trials(struct mp_advise *advise)
+{
+    for (enum mp_change_pattern pattern = MP_CHANGE_COLLECT; pattern <= MP_CHANGE_AUTOCAST; pattern++)
+        mp_vec_add(&advise->changes, ((struct mp_change){.kind = MP_CHANGE_TRIAL, .pattern = pattern}));
+}
+
+void mp_advise_settle_trials(struct mp_advise *advise)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < advise->changes.count; i++) {
+        struct mp_change *change = &advise->changes.at[i];
+        bool tried = change->run == MP_RUN_DONE, ends = change->run == MP_RUN_ENDS;
+        bool saves = (change->measured && change->measured >= advise->peak / WORTH) ||
+                     (change->measured_reserved && change->measured_reserved >= advise->reserved / WORTH);
+        bool is_dropped = !ends && (tried ? !saves : change->kind == MP_CHANGE_TRIAL);
+        advise->saved_nothing += tried && !saves;
+        if (is_dropped)
+            free_change(change);
+        else
+            advise->changes.at[kept++] = *change;
+    }
+    advise->changes.count = kept;
+    advise->fit = (struct mp_advise_fit){0};
+    sort_changes(advise);
 }
 
 void mp_advise_free(struct mp_advise *advise)

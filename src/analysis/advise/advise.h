@@ -33,6 +33,8 @@ struct mp_advise {
     struct mp_tuning tuning;          /* for a caching allocator */
     MP_VEC(struct mp_change) changes; /* by saved bytes, most first */
     struct mp_advise_fit fit;
+    bool tried;           /* changes were made in runs of the program */
+    size_t saved_nothing; /* changes that saved nothing in a run, and are left out */
 };
 
 /* The kinds that take a reader a few seconds at most: a search for settings replays a recording dozens of times. */
@@ -40,4 +42,9 @@ unsigned mp_advise_quick_kinds(const struct mp_model *model);
 /* MP_UNSUPPORTED: the recording cannot be replayed. */
 enum mp_status mp_advise_find(const struct mp_model *model, const struct mp_advise_query *query,
                               struct mp_advise *advise, struct mp_error *error);
+/* Adds changes that only a run can show. Their savings are not estimated. */
+void mp_advise_add_trials(struct mp_advise *advise);
+/* Drops changes whose run saved nothing, and those of kind MP_CHANGE_TRIAL that were not run. Sorts the others by
+ * measured bytes. */
+void mp_advise_settle_trials(struct mp_advise *advise);
 void mp_advise_free(struct mp_advise *advise);

@@ -7,7 +7,13 @@
 #include "base/memory.h"
 
 /* Names of MP_CHANGE_KINDS are a promise. */
-enum mp_change_kind { MP_CHANGE_ALLOCATOR, MP_CHANGE_CHECKPOINT, MP_CHANGE_LIFETIME, MP_CHANGE_KINDS };
+enum mp_change_kind {
+    MP_CHANGE_ALLOCATOR,
+    MP_CHANGE_CHECKPOINT,
+    MP_CHANGE_LIFETIME,
+    MP_CHANGE_TRIAL, /* only a run shows its saving */
+    MP_CHANGE_KINDS
+};
 
 /* Names of patterns are a promise, too. */
 enum mp_change_pattern {
@@ -27,10 +33,20 @@ enum mp_change_pattern {
     MP_CHANGE_LEAK,            /* a leak: each step leaves blocks */
     MP_CHANGE_CHUNKED_LOSS,    /* a loss and its logits over a vocabulary */
     MP_CHANGE_SMALLER_BATCH,   /* for an evaluation */
+    MP_CHANGE_COLLECT,         /* Python's garbage collector runs after each step */
+    MP_CHANGE_AUTOCAST,
     MP_CHANGE_PATTERNS
 };
 
 #define MP_SHARE_UNKNOWN (-1.0)
+
+/* A run with the change made. */
+enum mp_change_run {
+    MP_RUN_NONE,
+    MP_RUN_FAILED, /* the program failed, or the change did not take effect */
+    MP_RUN_DONE,
+    MP_RUN_ENDS, /* it ended, while the program without the change ran out of memory: there is no saving */
+};
 
 struct mp_change {
     enum mp_change_kind kind;
@@ -50,14 +66,18 @@ struct mp_change {
     char *module;               /* path of the module, with * for numbers; NULL: none */
     char *variable;             /* the variable with its function; for a leak or a graph the holder. NULL */
     const char *advice;         /* for a leak: how to stop it */
+    bool flows;                 /* for idle gradients: other gradients flow through the module */
     bool before_backward;       /* for an idle variable: backward does not need its block */
     size_t modules, modules_of; /* number of changed modules of the path (the first ones); number of all its modules */
     size_t blocks;              /* number of blocks that would be freed sooner */
     uint64_t bytes;             /* the most bytes of these blocks at one time */
     size_t passes;              /* for no_grad: number of forwards that keep their graphs */
     double share;               /* share of forward that runs twice, or MP_SHARE_UNKNOWN */
-    size_t place;               /* index before the changes were sorted */
-    struct mp_curve curve;      /* the track's curve with the change; empty if not asked for */
+    enum mp_change_run run;
+    uint64_t measured, measured_reserved; /* bytes saved in the run */
+    uint64_t run_peak;                    /* allocated bytes at the run's peak */
+    size_t place;                         /* index before the changes were sorted */
+    struct mp_curve curve;                /* the track's curve with the change; empty if not asked for */
 };
 
 struct mp_changes {

@@ -285,7 +285,8 @@ static void name_holder(struct finder *f)
         ends[end->block] = 1;
     for (size_t i = 0; i < model->holders.count; i++) {
         uint32_t block = model->holders.at[i].block, path = model->holders.at[i].path;
-        if (!ends[block] || model->holders.at[i].kind == MP_HOLDER_UNKNOWN) continue;
+        unsigned kind = model->holders.at[i].kind;
+        if (!ends[block] || kind == MP_HOLDER_UNKNOWN || kind == MP_HOLDER_NATIVE) continue;
         ends[block] = 0; /* a later look finds the same block again */
         uint64_t *sum = mp_map_at(&sums, (uint64_t)path + 1, NULL);
         *sum += model->blocks.bytes[block];
@@ -424,6 +425,77 @@ static void look_at_batches(struct finder *f, size_t from, size_t backward, size
     if (alike && starts.count > 1 && outside < least + starts.count)
         take_batches(f, starts.at, starts.count, loss, backward, stop);
     mp_vec_free(&starts);
+}
+
+/* ---- a network without a use for its gradients */
+
+static bool is_under(const char *path, const char *module)
+{
+    size_t length = strlen(module);
+    return !strncmp(path, module, length) && (!path[length] || path[length] == '.');
+}
+
+static bool is_made_under(const struct finder *f, uint32_t block, const char *module)
+{
+    uint32_t of = mp_model_module(f->model, block);
+    return of && is_under(mp_model_text(f->model, of), module);
+}
+
+/* True if a block that the network's backward makes still lives when another module's backward makes one: it is a
+ * gradient that flows on. `gone`: by block, true for gradients of parameters. */
+static bool does_flow(const struct finder *f, const char *module, const unsigned char *gone)
+{
+    const struct mp_model *model = f->model;
+    size_t live = 0;
+    unsigned char *counted = mp_alloc_zeroed(model->blocks.count + 1, 1);
+    bool flows = false;
+    for (uint32_t event = 0; event < model->events.count && !flows; event++) {
+        uint32_t block = model->events.subject[event];
+        bool dies = model->events.type[event] == MP_EVENT_FREE && model->blocks.track[block] == f->history->track;
+        if (dies && counted[block]) live--;
+        if (!is_ours(f, event) || !mp_phase_is_backward(mp_phase_of_block(f->phases, model, block)) || gone[block])
+            continue;
+        bool under = is_made_under(f, block, module);
+        flows = live && !under && mp_model_module(model, block);
+        counted[block] = under;
+        live += under;
+    }
+    free(counted);
+    return flows;
+}
+
+bool mp_graphs_freeze(const struct mp_model *model, const struct mp_torch_history *history,
+                      const struct mp_phases *phases, const char *module, struct mp_change *change)
+{
+    struct finder f = {.model = model, .history = history, .phases = phases};
+    unsigned char *gone = mp_alloc_zeroed(model->blocks.count + 1, 1);
+    size_t parts = 1;
+    for (const char *at = module; *at; at++)
+        parts += *at == '.';
+    mp_vec_each (const struct mp_edit_end, end, &change->edits.ends)
+        gone[end->block] = 1;
+    bool flows = does_flow(&f, module, gone);
+    if (!flows) find_acts(&f);
+    for (size_t first = 0, end; first < f.acts.count; first = end) {
+        for (end = first + 1;
+             end < f.acts.count && is_under(f.acts.at[first].path, module) && is_under(f.acts.at[end].path, module);)
+            end++;
+        if (!is_under(f.acts.at[first].path, module)) continue;
+        size_t result = find_ends(&f, first, end, parts);
+        for (size_t i = first; i < end; i++)
+            if (i != result && is_freed_in_backward(&f, &f.acts.at[i]) && f.acts.at[i].end < freed(&f, &f.acts.at[i]))
+                mp_change_end(change, f.acts.at[i].block, f.acts.at[i].end);
+    }
+    for (uint32_t block = 0; !flows && block < model->blocks.count; block++) {
+        uint32_t born = model->blocks.alloc_event[block];
+        if (born == MP_NONE || !is_ours(&f, born) || gone[block] || !is_made_under(&f, block, module) ||
+            !mp_phase_is_backward(mp_phase_of_block(phases, model, block)))
+            continue;
+        mp_vec_add(&change->edits.ends, ((struct mp_edit_end){.block = block, .gone = true}));
+    }
+    mp_vec_free(&f.acts);
+    free(gone);
+    return !flows;
 }
 
 static void propose(struct mp_change *change, struct mp_changes *changes)

@@ -9,6 +9,7 @@
 #include "analysis/categories/categories.h"
 #include "analysis/categories/phases.h"
 #include "analysis/holders/holders.h"
+#include "base/map.h"
 #include "base/memory.h"
 #include "base/search.h"
 #include "base/words.h"
@@ -116,10 +117,12 @@ static void propose(struct finder *f, struct mp_change *change)
 {
     if (change->edits.ends.count) {
         mp_edits_sort(&change->edits);
-        change->exact = !change->edits.extras.count; /* the added blocks were never recorded */
+        /* Added blocks were never recorded; when forward would free blocks is inferred. */
+        change->exact = !change->edits.extras.count && !(change->module && !change->flows);
         mp_vec_add(f->changes, *change);
     } else {
         mp_edits_free(&change->edits);
+        free(change->module);
     }
 }
 
@@ -300,6 +303,53 @@ static bool are_idle(const struct finder *f, const struct mp_change *kept, size_
     return freed > kept->edits.ends.count;
 }
 
+/* The path of the module that has the modules of all these gradients and of no other one; NULL: there is none. The
+ * caller's. */
+static char *find_frozen(const struct finder *f, const struct mp_change *idle)
+{
+    const struct mp_model *model = f->model;
+    const char *common = NULL;
+    size_t length = 0;
+    mp_vec_each (const struct mp_edit_end, end, &idle->edits.ends) {
+        uint32_t module = mp_model_module(model, end->block);
+        const char *path = module ? mp_model_text(model, module) : "";
+        if (!common) length = strlen(common = path);
+        size_t same = 0, whole = 0; /* whole: up to the end of a part of the path */
+        while (same < length && common[same] == path[same])
+            same++;
+        for (size_t i = 0; i <= same; i++)
+            if ((i == length || common[i] == '.') && (!path[i] || path[i] == '.')) whole = i;
+        length = whole;
+    }
+    for (uint32_t block = 0; length && block < model->blocks.count; block++) {
+        size_t update = is_ours(f, block) ? update_after(f, model->blocks.alloc_event[block]) : 0;
+        uint32_t module = is_ours(f, block) ? mp_model_module(model, block) : 0;
+        const char *path = module ? mp_model_text(model, module) : "";
+        bool under = !strncmp(path, common, length) && (!path[length] || path[length] == '.');
+        if (under && is_gradient(f, block, update) && end_of(f, block) != MP_NONE &&
+            end_of(f, block) <= event_of(f, f->updates.count - 1))
+            length = 0;
+    }
+    return length ? mp_text_copy_part(common, length) : NULL;
+}
+
+/* Gradients that later steps make anew, and keep as well, are not idle: these are of networks that are not used any
+ * more, and only live because something holds the network. */
+static bool are_of_dead(const struct finder *f, const struct mp_change *kept)
+{
+    struct mp_map born = {0}; /* by stack and module: 1 + the update in which the first one was made */
+    bool dead = false;
+    mp_vec_each (const struct mp_edit_end, end, &kept->edits.ends) {
+        uint64_t key = (uint64_t)f->model->blocks.stack[end->block] << 32 | mp_model_module(f->model, end->block);
+        size_t update = update_after(f, f->model->blocks.alloc_event[end->block]);
+        uint64_t *first = mp_map_at(&born, key + 1, NULL);
+        dead |= *first && *first != update + 1;
+        if (!*first) *first = update + 1;
+    }
+    mp_map_free(&born);
+    return dead;
+}
+
 static void find_gradients(struct finder *f)
 {
     struct mp_change late = {.kind = MP_CHANGE_LIFETIME, .pattern = MP_CHANGE_LATE_ZERO_GRAD};
@@ -316,10 +366,15 @@ static void find_gradients(struct finder *f)
         if (lasts) number[block] = ++count;
         mp_change_end(lasts ? &freed : &late, block, at->event);
     }
-    if (are_idle(f, &freed, others)) {
+    bool idle = are_idle(f, &freed, others);
+    if (idle && are_of_dead(f, &freed)) {
+        freed.edits.ends.count = 0;
+    } else if (idle) {
         freed.pattern = MP_CHANGE_GRADIENTS_IDLE;
         for (size_t i = 0; i < freed.edits.ends.count; i++)
             freed.edits.ends.at[i].gone = true;
+        freed.module = find_frozen(f, &freed);
+        freed.flows = freed.module && !mp_graphs_freeze(f->model, f->history, &f->phases, freed.module, &freed);
     } else if (!replace_kept(f, number, count, &freed)) {
         freed.edits.ends.count = freed.edits.extras.count = 0;
     }

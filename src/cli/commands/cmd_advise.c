@@ -7,6 +7,7 @@
 #include "base/units.h"
 #include "cli/progress.h"
 #include "cli/query.h"
+#include "cli/record/advise_try.h"
 
 /* Kinds of changes that no replay can prove, with the command that can. */
 static const struct {
@@ -85,6 +86,10 @@ static int run_advise(const struct mp_invocation *invocation)
     struct mp_query query;
     struct mp_advise_query ask = {.progress = mp_progress_report};
     int status = read_kinds(invocation->value[MP_OPT_KIND], &ask.kinds);
+    if (!status && mp_given(invocation, MP_OPT_TRY_CHANGES)) return mp_advise_try(invocation, ask.kinds, false);
+    if (!status && invocation->operand_count > 1)
+        return mp_refuse("advise reads one recording, not \"%s\" as well; memprof advise --help lists its options",
+                         invocation->operands[1]);
     if (!status) status = read_capacity(invocation->value[MP_OPT_CAPACITY], &ask.capacity);
     if (!status) status = mp_query_open(invocation, MP_SORT_BYTES, &query);
     return status ? status : mp_query_finish(&query, find_advice(&query, &ask));
@@ -93,7 +98,7 @@ static int run_advise(const struct mp_invocation *invocation)
 const struct mp_command mp_command_advise = {
     .name = "advise",
     .summary = "changes that would save memory, replayed",
-    .usage = "FILE",
+    .usage = "FILE | --try -- COMMAND [ARGUMENT...]",
     .about =
         "Lists changes to the program that would lower the peak: settings of PyTorch's caching allocator, also for one "
         "phase; blocks that live longer than they are needed; temporaries of an optimizer's step; requests of side "
@@ -101,10 +106,17 @@ const struct mp_command mp_command_advise = {
         "an evaluation's batch.\n\nA replay of the recording shows the bytes that a change saves and the peak that is "
         "left. Each row also says how to write the change and what it costs. ~ marks a replay with blocks that the "
         "recording does not have. With --capacity, changes are combined "
-        "until the program fits, the cheapest first.",
+        "until the program fits, the cheapest first.\n\n--try -- COMMAND runs the command as it is, and once more with "
+        "each "
+        "change that can be made from outside: checkpoints, no_grad, an optimizer's options, settings of the "
+        "allocator, "
+        "the garbage collector, autocast. It shows what was measured next to the estimate. `memprof plan --advise` "
+        "does "
+        "the same without a GPU.",
     .example = "memprof advise run.mp --capacity 24GiB",
-    .options = {MP_REPORT_OPTIONS, MP_FORM_OPTIONS, MP_OPT_TRACK, MP_OPT_LIMIT, MP_OPT_CAPACITY, MP_OPT_KIND},
+    .options = {MP_REPORT_OPTIONS, MP_FORM_OPTIONS, MP_OPT_TRACK, MP_OPT_LIMIT, MP_OPT_CAPACITY, MP_OPT_KIND,
+                MP_OPT_TRY_CHANGES},
     .operands_min = 1,
-    .operands_max = 1,
+    .operands_max = SIZE_MAX,
     .run = run_advise,
 };

@@ -9,6 +9,7 @@
 
 #include "base/buffer.h"
 #include "cli/command.h"
+#include "cli/record/advise_try.h"
 #include "cli/record/plan_devices.h"
 #include "cli/record/plan_messages.h"
 #include "cli/record/plan_ranks.h"
@@ -224,6 +225,7 @@ static int run_plan(const struct mp_invocation *invocation)
     }
     if (mp_given(invocation, MP_OPT_SIZE)) return mp_plan_size(invocation, &planning.device);
     if (mp_given(invocation, MP_OPT_TRY)) return mp_plan_try(invocation);
+    if (mp_given(invocation, MP_OPT_ADVISE)) return mp_advise_try(invocation, ~0u, true);
     if (all) return mp_plan_ranks(invocation, &planning.device);
     int status = set_up(&planning) ? MP_EXIT_DONE : MP_EXIT_COULD_NOT;
     if (!status) status = mp_snapshot_record(invocation, &(struct mp_snapshot_way){&planning, "plan", prepare, report});
@@ -246,7 +248,9 @@ const struct mp_command mp_command_plan = {
         "any does not. If values decide sizes (nonzero, unique, masks, an expert's rows), --selected gives the share "
         "that is selected: with 1, no plan is too small.\n\n"
         "--size batch=8 plans the command with other numbers in place of {batch}, or of 8 in the command, until it has "
-        "the largest that fits; it writes no recording. A server (vllm serve, sglang.launch_server) ends when it is "
+        "the largest that fits; it writes no recording. --advise plans it once with each advised change that can be "
+        "made "
+        "from outside, and shows what that saved. A server (vllm serve, sglang.launch_server) ends when it is "
         "ready; "
         "a config.json is enough of its model, and --try max_num_batched_tokens=2048,kv_cache_dtype=fp8 plans it with "
         "other settings. Many ranks run as usual (torchrun with --devices). With --world-size the command is one rank "
@@ -255,11 +259,13 @@ const struct mp_command mp_command_plan = {
         "Exits with the command's own status.",
     .example = "memprof plan --device h100-80gb -- python3 train.py --batch-size 32",
     .meanings = {{MP_OPT_OUTPUT,
-                  "the file, or the folder of a file for each process, as run/ (here, as COMMAND.PID.mp)"}},
-    .options = {MP_OPT_DEVICE,      MP_OPT_DEVICES, MP_OPT_SIZE,   MP_OPT_TRY,        MP_OPT_VALUES,  MP_OPT_SELECTED,
-                MP_OPT_WORLD_SIZE,  MP_OPT_RANK,    MP_OPT_OUTPUT, MP_OPT_FORCE,      MP_OPT_JSON,    MP_OPT_STACKS,
-                MP_OPT_FREE_STACKS, MP_OPT_DEPTH,   MP_OPT_ON_OOM, MP_OPT_STEP_RANGE, MP_OPT_STEP_AT, MP_OPT_NO_SYMBOLS,
-                MP_OPT_NO_COMMAND,  MP_OPT_BUDGET,  MP_OPT_QUIET,  MP_OPT_STRICT},
+                  "the file, or the folder of a file for each process, as run/ (here, as COMMAND.PID.mp)"},
+                 {MP_OPT_ADVISE,
+                  "plan the command as it is, and with each advised change that can be made from outside"}},
+    .options = {MP_OPT_DEVICE,  MP_OPT_DEVICES,    MP_OPT_SIZE,        MP_OPT_TRY,    MP_OPT_ADVISE, MP_OPT_COLOR,
+                MP_OPT_VALUES,  MP_OPT_SELECTED,   MP_OPT_WORLD_SIZE,  MP_OPT_RANK,   MP_OPT_OUTPUT, MP_OPT_FORCE,
+                MP_OPT_JSON,    MP_OPT_STACKS,     MP_OPT_FREE_STACKS, MP_OPT_DEPTH,  MP_OPT_ON_OOM, MP_OPT_STEP_RANGE,
+                MP_OPT_STEP_AT, MP_OPT_NO_SYMBOLS, MP_OPT_NO_COMMAND,  MP_OPT_BUDGET, MP_OPT_QUIET,  MP_OPT_STRICT},
     .operands_max = SIZE_MAX,
     .stops_at_operand = true,
     .run = run_plan,

@@ -116,7 +116,7 @@ static const struct {
                                   "optimizer.zero_grad(set_to_none=True) right after optimizer.step()",
                                   "each backward allocates them anew"},
     [MP_CHANGE_GRADIENTS_IDLE] = {"make no gradients that no optimizer uses: of a teacher, or of frozen layers",
-                                  "with torch.no_grad(): around their forward, or requires_grad_(False) for them",
+                                  "requires_grad_(False) for them",
                                   "saves at least this: forward then keeps less for backward, too"},
     [MP_CHANGE_HELD_VARIABLES] = {"free a step's variables before the next step makes them again",
                                   "del them behind their last use", "only if nothing reads them later"},
@@ -135,6 +135,11 @@ static const struct {
     [MP_CHANGE_CHUNKED_LOSS] = {"chunked or fused cross-entropy: 8 chunks of tokens, each with its own logits",
                                 "torch.utils.checkpoint.checkpoint() of head and loss for each of hidden.chunk(8)",
                                 "does the head's forward twice"},
+    [MP_CHANGE_COLLECT] =
+        {"run Python's garbage collector after each step: garbage in cycles holds memory until it runs",
+         "gc.collect() behind optimizer.step(); or break the cycle, with weakref", "time of each step"},
+    [MP_CHANGE_AUTOCAST] = {"forward in bfloat16", "with torch.autocast(\"cuda\", torch.bfloat16): around forward",
+                            "changes numerics"},
     [MP_CHANGE_SMALLER_BATCH] = {"halve the evaluation's batch, whose forward is the peak",
                                  "the batch_size of the evaluation's DataLoader",
                                  "twice as many batches; saves less where blocks do not shrink with them"},
@@ -176,6 +181,20 @@ static void put_framework(const struct mp_model *model, const struct mp_change *
         mp_buffer_printf(&words->code, "%s, or ", frameworks[i].code);
         return;
     }
+}
+
+/* Only no_grad frees what forward keeps; where gradients flow through the network, it would cut them off. */
+static void put_idle_gradients(const struct mp_model *model, const struct mp_change *change, struct words *words)
+{
+    if (!change->module || change->flows) {
+        mp_buffer_append_text(&words->text, said[MP_CHANGE_GRADIENTS_IDLE].text);
+        mp_buffer_append_text(&words->code, said[MP_CHANGE_GRADIENTS_IDLE].code);
+        mp_buffer_append_text(&words->cost, said[MP_CHANGE_GRADIENTS_IDLE].cost);
+    } else {
+        mp_buffer_printf(&words->text, "run %s without a graph: no optimizer uses its gradients", change->module);
+        mp_buffer_printf(&words->code, "with torch.no_grad(): around the call of %s", change->module);
+    }
+    put_line(model, change->stack, &words->code);
 }
 
 /* "`evaluate().logits` keeps the graphs of 3 forwards, and no backward follows" */
@@ -227,6 +246,9 @@ static void find_words(const struct mp_model *model, const struct mp_change *cha
         break;
     case MP_CHANGE_CHECKPOINTING:
         put_checkpoint(model, change, words);
+        break;
+    case MP_CHANGE_GRADIENTS_IDLE:
+        put_idle_gradients(model, change, words);
         break;
     case MP_CHANGE_NO_GRAD:
         put_no_grad(model, change, words);
@@ -297,25 +319,59 @@ static void get_number(struct mp_value *value, const void *of, const void *row)
     mp_buffer_printf(&value->made, "%s%zu.", change->exact ? "" : "~ ", number + 1);
 }
 
-static void get_saves(struct mp_value *value, const void *of, const void *row)
+/* A saving that a run measured, or why there is none. */
+static void get_run(struct mp_value *value, const void *row, uint64_t saved)
+{
+    static const char *const words[] = {
+        [MP_RUN_NONE] = "not tried", [MP_RUN_FAILED] = "failed", [MP_RUN_DONE] = NULL, [MP_RUN_ENDS] = "it runs"};
+    const struct mp_change *change = row;
+    value->number = change->run == MP_RUN_DONE ? saved : MP_BYTES_UNKNOWN;
+    value->text = words[change->run];
+}
+
+MP_GETTER(get_measured, struct mp_change, change, get_run(value, change, change->measured))
+MP_GETTER(get_measured_reserved, struct mp_change, change, get_run(value, change, change->measured_reserved))
+MP_GETTER(get_saved, struct mp_change, change,
+          value->number = change->run == MP_RUN_DONE ? change->measured : MP_BYTES_UNKNOWN)
+MP_GETTER(get_saved_reserved, struct mp_change, change,
+          value->number = change->run == MP_RUN_DONE ? change->measured_reserved : MP_BYTES_UNKNOWN)
+
+static void get_estimate(struct mp_value *value, const void *of, const void *row)
 {
     const struct mp_change *change = row;
-    value->number = mp_change_saving(change);
-    if (!change->saved && !change->saved_reserved) value->text = "it fits";
+    (void)of;
+    value->number = change->kind == MP_CHANGE_TRIAL ? MP_BYTES_UNKNOWN : change->saved;
+    if (change->kind != MP_CHANGE_TRIAL && !change->saved && !change->saved_reserved) value->text = "it fits";
 }
 
+MP_GETTER(get_known_saved, struct mp_change, change,
+          value->number = change->kind == MP_CHANGE_TRIAL ? MP_BYTES_UNKNOWN : change->saved)
+MP_GETTER(get_reserved_then, struct mp_change, change,
+          value->number = change->kind == MP_CHANGE_TRIAL ? MP_BYTES_UNKNOWN : change->reserved)
 MP_GETTER(get_then, struct mp_change, change,
-          value->number = mp_change_is_reserved(change) ? change->reserved : change->peak)
+          value->number = change->run >= MP_RUN_DONE        ? change->run_peak
+                          : change->kind == MP_CHANGE_TRIAL ? MP_BYTES_UNKNOWN
+                                                            : change->peak)
+MP_GETTER(get_estimate_reserved, struct mp_change, change,
+          value->number = change->kind == MP_CHANGE_TRIAL ? MP_BYTES_UNKNOWN : change->saved_reserved)
 
-static void get_memory(struct mp_value *value, const void *of, const void *row)
+static const char *run_name(unsigned run)
 {
-    value->text = mp_change_is_reserved(row) ? "reserved" : "allocated";
+    static const char *const names[] = {"none", "failed", "done", "ends"};
+    return names[run];
 }
 
-MP_GETTER(get_share, struct mp_change, change, value->real = change->module && change->share >= 0 ? change->share : NAN)
-MP_GETTER(get_modules, struct mp_change, change, value->number = change->module ? change->modules : MP_BYTES_UNKNOWN)
+static bool is_checkpoint(const struct mp_change *change)
+{
+    return change->pattern == MP_CHANGE_CHECKPOINTING;
+}
+
+MP_GETTER(get_share, struct mp_change, change,
+          value->real = is_checkpoint(change) && change->share >= 0 ? change->share : NAN)
+MP_GETTER(get_modules, struct mp_change, change,
+          value->number = is_checkpoint(change) ? change->modules : MP_BYTES_UNKNOWN)
 MP_GETTER(get_modules_of, struct mp_change, change,
-          value->number = change->module ? change->modules_of : MP_BYTES_UNKNOWN)
+          value->number = is_checkpoint(change) ? change->modules_of : MP_BYTES_UNKNOWN)
 MP_GETTER(get_blocks, struct mp_change, change,
           value->number = change->kind == MP_CHANGE_ALLOCATOR ? MP_BYTES_UNKNOWN : change->blocks)
 
@@ -343,21 +399,26 @@ static void get_best(struct mp_value *value, const void *of, const void *row)
                      mp_change_is_reserved(change) ? " of reserved memory" : "");
 }
 
-enum { RESERVED = 1, STACK = 2 }; /* bits of columns */
+enum { RESERVED = 1, STACK = 2, TRIED = 4 }; /* bits of columns */
 #define CHANGE(member) MP_MEMBER(struct mp_change, member)
 
 const struct mp_column mp_change_columns[] = {
     {"number", NULL, MP_NAME, .get = get_number, .style = MP_DIM, .right = true},
-    {"saves", NULL, MP_BYTES, .get = get_saves, .style = MP_BOLD},
+    {"allocated", NULL, MP_BYTES, .get = get_estimate, .style = MP_BOLD},
+    {"measured", NULL, MP_BYTES, .get = get_measured, .only = TRIED, .style = MP_BOLD},
+    {"reserved", NULL, MP_BYTES, .get = get_estimate_reserved, .only = RESERVED},
+    {"measured", NULL, MP_BYTES, .get = get_measured_reserved, .only = TRIED | RESERVED, .style = MP_BOLD},
     {"peak then", NULL, MP_BYTES, .get = get_then},
-    {"memory", NULL, MP_NAME, .get = get_memory},
     {NULL, "kind", MP_WORD, CHANGE(kind), .word = mp_change_kind_name},
     {NULL, "pattern", MP_WORD, CHANGE(pattern), .word = mp_change_pattern_name},
     {"change", "text", MP_NAME, .get = get_text, .wide = true},
-    {NULL, "saved_bytes", MP_BYTES, CHANGE(saved)},
-    {NULL, "saved_reserved_bytes", MP_BYTES, CHANGE(saved_reserved), .unknown = RESERVED},
-    {NULL, "peak_bytes", MP_BYTES, CHANGE(peak)},
-    {NULL, "reserved_peak_bytes", MP_BYTES, CHANGE(reserved), .unknown = RESERVED},
+    {NULL, "saved_bytes", MP_BYTES, .get = get_known_saved},
+    {NULL, "saved_reserved_bytes", MP_BYTES, .get = get_estimate_reserved, .unknown = RESERVED},
+    {NULL, "peak_bytes", MP_BYTES, .get = get_then},
+    {NULL, "reserved_peak_bytes", MP_BYTES, .get = get_reserved_then, .unknown = RESERVED},
+    {NULL, "run", MP_WORD, CHANGE(run), .word = run_name},
+    {NULL, "measured_bytes", MP_BYTES, .get = get_saved},
+    {NULL, "measured_reserved_bytes", MP_BYTES, .get = get_saved_reserved, .unknown = RESERVED},
     {NULL, "exact", MP_FLAG, CHANGE(exact)},
     {NULL, "out_of_memory", MP_FLAG, CHANGE(ooms)},
     {"cost", "cost", MP_NAME, .get = get_cost, .not_in_text = true},
@@ -402,7 +463,8 @@ static struct mp_rows rows_of(const struct table *table, const struct mp_column 
 {
     const struct mp_advise *advise = table->advise;
     return MP_ROWS(columns, advise->changes.at, mp_shown(advise->changes.count, limit), .of = table,
-                   .model = table->model, .unknown = advise->has_allocator ? 0 : RESERVED, .below = put_below);
+                   .model = table->model, .unknown = advise->has_allocator ? 0 : RESERVED, .below = put_below,
+                   .without = (advise->has_allocator ? 0 : RESERVED) | (advise->tried ? 0 : TRIED), .json_without = 0);
 }
 
 /* ---- JSON ------------------------------------------------------------------------------------------------------- */
@@ -474,9 +536,10 @@ static void put_answer(struct mp_text *text, const struct mp_model *model, const
     if (advise->has_allocator && reserved_peak(advise) != advise->reserved)
         mp_say(text, " (%s replayed)", mp_bytes(advise->reserved));
     mp_say(text, "%s",
-           advise->changes.count ? "; what would lower it (proved by a replay unless marked ~):"
-           : advise->replayed    ? "; none of the tried changes would lower it"
-                                 : "; the recording has no allocations that could be replayed");
+           advise->changes.count && advise->tried ? "; what lowers it, estimated by a replay and measured in a run:"
+           : advise->changes.count                ? "; what would lower it (proved by a replay unless marked ~):"
+           : advise->replayed                     ? "; none of the tried changes would lower it"
+                                                  : "; the recording has no allocations that could be replayed");
     mp_say(text, advise->changes.count ? "\n\n" : "\n");
 }
 
@@ -555,6 +618,9 @@ void mp_advise_text(struct mp_text *text, const struct mp_model *model, const st
     put_answer(text, model, advise);
     mp_rows_text(text, &rows);
     mp_say_more(text, advise->changes.count - rows.count, view->limit);
+    if (advise->saved_nothing)
+        mp_say(text, "\n%s saved nothing when tried, and %s left out\n", mp_counted(advise->saved_nothing, "change"),
+               advise->saved_nothing == 1 ? "is" : "are");
     put_fit(text, advise);
     put_evidence(text, advise);
     mp_coverage_end(text, model);
