@@ -85,6 +85,7 @@ struct memprof_api_v1 {
     unsigned (*holder_due)(void);              /* milliseconds for the look that `ask` was called for; 0: none is due */
     void (*call_begins)(const char *function); /* of --step-at; after the first, Python reports each call */
     void (*holder_wakes)(int yes);             /* 1: SIGURG now calls `ask` and nothing else; 0: no more */
+    int (*operators)(void *layout);            /* struct mp_torch_layout (src/capture/torch/operators.h) */
 };
 
 MEMPROF_INLINE_ const struct memprof_api_v1 *memprof_api_(void)

@@ -69,6 +69,7 @@ def _bind():
         ("holder_due", cheap(ctypes.c_uint)),
         ("call_begins", cheap(None, text)),
         ("holder_wakes", cheap(None, ctypes.c_int)),
+        ("operators", cheap(ctypes.c_int, ctypes.c_void_p)),
     ]
     table_of.restype = ctypes.c_void_p
     table_of.argtypes = []

@@ -20,7 +20,7 @@ def start(torch, after_import=lambda name, then: None):
     import libmemprof
     from libmemprof_torch import (compiled, guarded, history, holders, holders_filled,
                                   holders_graphs, holders_idle, holders_last, holders_looks, holders_names, modules,
-                                  optimizers, pools, regions, roles, servers)
+                                  operators, optimizers, pools, regions, roles, servers)
 
     api = libmemprof._api
     if parts or "shim" not in api:
@@ -38,11 +38,12 @@ def start(torch, after_import=lambda name, then: None):
     _begin(api, "torch_step", "compiled steps", lambda: compiled.start(torch, steps, after_import))
     _begin(api, "mark", "ranks of process groups", lambda: regions.follow_ranks(api, torch, after_import))
     _begin(api, "mark", "facts of servers", lambda: servers.start(api, torch, after_import))
+    _begin(api, "operators", "the log of operators", lambda: operators.start(api, torch))
     _begin(api, "holder_due", "what holds tensors", lambda: holders_looks.start(api, torch))
     _begin(api, "shim", "Dynamo",
            lambda: hide_from_dynamo(torch, (sys.modules[__name__], compiled, guarded, history, holders, holders_filled,
                                             holders_graphs, holders_idle, holders_last, holders_looks, holders_names,
-                                            modules, optimizers, pools, regions, roles, servers)))
+                                            modules, operators, optimizers, pools, regions, roles, servers)))
 
 
 parts = {}

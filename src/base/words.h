@@ -117,6 +117,15 @@ enum mp_aside_kind {
     MP_ASIDE_KINDS
 };
 
+/* What an operator of PyTorch did with a block: bits. */
+enum mp_use_how {
+    MP_USE_READ = 1,
+    MP_USE_WRITTEN = 2,
+    MP_USE_OUTPUT = 4, /* a result lies in the block */
+    MP_USE_VIEW = 8,   /* the result is a view of an argument */
+    MP_USE_MADE = 16,  /* the operator allocated the block */
+};
+
 /* The state of a part of a segment. */
 enum mp_torch_state {
     MP_TORCH_FREE = 0,

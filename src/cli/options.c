@@ -22,13 +22,14 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
     [MP_OPT_TO] = {"to", '\0', "TIME", "end at TIME: 1.5s, step:10 or 50%"},
     [MP_OPT_LIMIT] = {"limit", 'n', "N", "show N rows; 0 shows all (text: 10, JSON: all)"},
     [MP_OPT_GROUP] = {"group", '\0', "WHAT",
-                      "a row for each stack, stack:N, function, file, library, module, region, category, metadata, "
-                      "size, stream, pool or thread (stack)"},
+                      "a row for each stack, stack:N, function, file, library, module, region, category, dtype, "
+                      "shape, operator, idle, metadata, size, stream, pool or thread (stack)"},
     [MP_OPT_SORT] = {"sort", '\0', "BY", "sort rows by bytes, blocks, peak or growth (bytes)"},
     [MP_OPT_FILTER] =
         {"filter", '\0', "EXPR",
          "only blocks that match: size>1MiB, step=3..9, fn~NAME, file~NAME, module~NAME, region~NAME, label~NAME, "
-         "category=NAME, role=NAME (parameter, gradient, optimizer_state, buffer, input, kv_cache, none), layer=NAME "
+         "dtype=float32, shape~REGEX, operator~NAME, category=NAME, role=NAME (parameter, gradient, optimizer_state, "
+         "buffer, input, kv_cache, none), layer=NAME "
          "(app, "
          "torch, "
          "driver), kind=NAME (device, pinned, managed, array, pool, vmm, graph, host, handle); joined by commas, all "
@@ -59,6 +60,10 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
     [MP_OPT_FREE_STACKS] = {"free-stacks", '\0', NULL, "also record where blocks are freed", MP_OPTS_RECORDED},
     [MP_OPT_HOLDERS] = {"holders", '\0', NULL,
                         "find holders also during the run (after 8, 16, 32, ... steps, and when a leak is suspected)"},
+    [MP_OPT_OPERATORS] =
+        {"operators", '\0', "[step:N..M]",
+         "log PyTorch's operators, so that blocks have shapes, types and times of use; of steps N to M "
+         "alone"},
     [MP_OPT_BUDGET] = {"budget", '\0', "TIME",
                        "the time that a look for holders may take of the program, up to 2s (200ms; 2s in a plan, if a "
                        "leak is suspected, and at the end)",
@@ -242,8 +247,11 @@ static void make_parser(const struct mp_command *command, struct parser *parser)
     for (int i = MP_OPT_HELP; i < MP_OPTIONS; i++) {
         const struct mp_option_row *row = &mp_option_rows[i];
         if (!mp_command_takes(command, i)) continue;
-        parser->longs[longs++] =
-            (struct option){row->name, row->argument ? required_argument : no_argument, NULL, 256 + i};
+        parser->longs[longs++] = (struct option){row->name,
+                                                 !row->argument          ? no_argument
+                                                 : *row->argument == '[' ? optional_argument
+                                                                         : required_argument,
+                                                 NULL, 256 + i};
         if (!row->letter) continue;
         *shorts++ = row->letter;
         if (row->argument) *shorts++ = ':';
@@ -258,6 +266,13 @@ static enum mp_option option_of(const struct mp_command *command, int code)
     for (int i = MP_OPT_HELP; i < MP_OPTIONS; i++)
         if (mp_option_rows[i].letter == code && mp_command_takes(command, i)) return i;
     return MP_OPT_NONE;
+}
+
+/* The value of an option that may have none is the next argument if that begins as such a value does. */
+static const char *optional_value(const struct mp_option_row *row, const char *next)
+{
+    const char *begin = row->argument && *row->argument == '[' ? row->argument + 1 : NULL;
+    return begin && next && !strncmp(next, begin, strcspn(begin, ":") + 1) ? next : NULL;
 }
 
 static int parse_arguments(const struct mp_command *command, int argc, char **argv, struct mp_invocation *invocation)
@@ -281,7 +296,10 @@ static int parse_arguments(const struct mp_command *command, int argc, char **ar
             if (optopt >= 256) return mp_refuse("--%s takes no value", mp_option_rows[optopt - 256].name);
             return unknown_option(command, optopt ? letter : strncmp(text, "--", 2) ? argv[optind - 1] : text);
         }
-        invocation->value[option_of(command, code)] = optarg ? optarg : "";
+        enum mp_option option = option_of(command, code);
+        const char *next = optarg ? NULL : optional_value(&mp_option_rows[option], argv[optind]);
+        optind += next != NULL;
+        invocation->value[option] = optarg ? optarg : next ? next : "";
     }
     invocation->operands = argv + optind;
     invocation->operand_count = (size_t)(argc - optind);

@@ -40,6 +40,7 @@ enum mp_option {
     MP_OPT_STACKS,
     MP_OPT_FREE_STACKS,
     MP_OPT_HOLDERS,
+    MP_OPT_OPERATORS,
     MP_OPT_HOST,
     MP_OPT_BUDGET,
     MP_OPT_DEPTH,
@@ -108,7 +109,7 @@ enum mp_option_group {
 struct mp_option_row {
     const char *name;     /* long, without dashes */
     char letter;          /* '\0': none */
-    const char *argument; /* NULL: a switch */
+    const char *argument; /* NULL: a switch; "[BEGINNING...]": may be left out, and begins with that word */
     const char *help;     /* one line, no capital, no full stop */
     enum mp_option_group group;
 };

@@ -48,6 +48,7 @@ enum mp_chunk_kind {
     MP_CHUNK_JOB_FINDINGS = 34,
     MP_CHUNK_JOB_POINTS = 35,
     MP_CHUNK_JOB_TROUBLES = 36,
+    MP_CHUNK_USES = 37,
     MP_CHUNK_KINDS
 };
 
@@ -107,6 +108,7 @@ struct mp_chunk {
         const struct mp_aside *asides;
         const struct mp_label *labels;
         const struct mp_block_holder *holders;
+        const struct mp_block_use *uses;
         const struct mp_block_metadata *metadata;
         const struct mp_block_request *requests;
         const struct mp_past *past;

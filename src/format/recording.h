@@ -198,6 +198,17 @@ struct mp_block_holder {
     uint32_t path, file, line; /* string ids of the path and the file (0: unknown); the line in it */
 };
 
+/* A use of a block by an operator of PyTorch: what it did with it when it ended; a use with MP_USE_MADE alone has the
+ * time of the allocation. */
+struct mp_block_use {
+    uint64_t time_ns;
+    uint64_t block;
+    uint32_t operator, node; /* string ids: its name; the node of backward that ran it, 0: none */
+    uint32_t shape; /* string id of the tensor's type and sizes, "float32 [8, 128]"; also " strides [1, 8]" if its
+                     * elements are not in order; 0: not known */
+    uint8_t how;    /* bits of enum mp_use_how */
+};
+
 /* A text about a block. If a block has several, all of them count. */
 struct mp_block_metadata {
     uint64_t time_ns;

@@ -62,6 +62,9 @@ enum mp_status mp_writer_asides(struct mp_writer *writer, const struct mp_aside 
 enum mp_status mp_writer_labels(struct mp_writer *writer, const struct mp_label *labels, size_t count,
                                 struct mp_error *error);
 
+/* Uses of blocks by operators. They may be written before the events of those blocks. */
+enum mp_status mp_writer_uses(struct mp_writer *writer, const struct mp_block_use *uses, size_t count,
+                              struct mp_error *error);
 /* Holders of blocks. They may be written before the events of those blocks. */
 enum mp_status mp_writer_holders(struct mp_writer *writer, const struct mp_block_holder *holders, size_t count,
                                  struct mp_error *error);

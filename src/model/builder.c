@@ -330,6 +330,7 @@ enum mp_status mp_builder_add(struct mp_builder *b, const struct mp_chunk *chunk
         [MP_CHUNK_LABELS] = mp_builder_add_labels,
         [MP_CHUNK_HOLDERS] = mp_builder_add_holders,
         [MP_CHUNK_METADATA] = mp_builder_add_metadata,
+        [MP_CHUNK_USES] = mp_builder_add_uses,
         [MP_CHUNK_REQUESTS] = mp_builder_add_requests,
         [MP_CHUNK_PAST] = mp_builder_add_past,
         [MP_CHUNK_PAST_PEAKS] = mp_builder_add_past_peaks,
@@ -367,6 +368,7 @@ void mp_builder_finish(struct mp_builder *b, const struct mp_damage *damage, uin
     mp_builder_end_requests(b);
     mp_builder_end_holders(b);
     mp_builder_end_metadata(b);
+    mp_builder_end_uses(b);
     mp_builder_end_past(b);
     if (model->resizes.count)
         qsort(model->resizes.at, model->resizes.count, sizeof *model->resizes.at, by_block_then_event);
@@ -406,6 +408,7 @@ void mp_builder_free(struct mp_builder *b)
     mp_vec_free(&b->labels);
     mp_vec_free(&b->holders);
     mp_vec_free(&b->metadata);
+    mp_vec_free(&b->uses);
     mp_vec_free(&b->requests);
     mp_map_free(&b->devices);
     mp_map_free(&b->resized);

@@ -216,3 +216,41 @@ void mp_builder_end_metadata(struct mp_builder *b)
     mp_vec_free(&keys.sorted);
     find_repeated(model);
 }
+
+/* ---- uses by operators ---- */
+
+void mp_builder_add_uses(struct mp_builder *b, const struct mp_chunk *chunk)
+{
+    for (size_t i = 0; i < chunk->count; i++) {
+        struct mp_block_use use = chunk->uses[i];
+        use.operator= mp_builder_string(b, use.operator);
+        use.node = mp_builder_string(b, use.node);
+        use.shape = mp_builder_string(b, use.shape);
+        if (use.how) mp_vec_add(&b->uses, use);
+    }
+}
+
+/* Keeps all rows, except those that a recovered file repeats. */
+void mp_builder_end_uses(struct mp_builder *b)
+{
+    struct mp_model *model = b->model;
+    struct mp_model_use before = {.block = MP_NONE};
+    struct keys keys = {0};
+    for (size_t i = 0; i < b->uses.count; i++)
+        add_key(b, &keys, b->uses.at[i].block, b->uses.at[i].time_ns, i);
+    sort_keys(&keys);
+    for (size_t i = 0; i < keys.sorted.count; i++) {
+        const struct mp_block_use *from = &b->uses.at[keys.sorted.at[i].row];
+        const struct mp_model_use use = {.time_ns = from->time_ns,
+                                         .block = keys.sorted.at[i].block,
+                                         .operator= from->operator,
+                                         .node = from->node,
+                                         .shape = from->shape,
+                                         .how = from->how};
+        bool repeats = before.block == use.block && before.time_ns == use.time_ns && before.how == use.how &&
+                       before.shape == use.shape && before.operator== use.operator;
+        if (!repeats) mp_vec_add(&model->uses, use);
+        before = use;
+    }
+    mp_vec_free(&keys.sorted);
+}

@@ -37,6 +37,7 @@ struct mp_builder {
     MP_VEC(struct mp_builder_label) labels;
     MP_VEC(struct mp_block_holder) holders;
     MP_VEC(struct mp_block_metadata) metadata;
+    MP_VEC(struct mp_block_use) uses;
     MP_VEC(struct mp_block_request) requests; /* as read */
     uint64_t first_block;                     /* the first block number of the file */
     bool any_blocks;
@@ -66,6 +67,8 @@ void mp_builder_add_holders(struct mp_builder *builder, const struct mp_chunk *c
 void mp_builder_end_holders(struct mp_builder *builder);
 void mp_builder_add_metadata(struct mp_builder *builder, const struct mp_chunk *chunk);
 void mp_builder_end_metadata(struct mp_builder *builder);
+void mp_builder_add_uses(struct mp_builder *builder, const struct mp_chunk *chunk);
+void mp_builder_end_uses(struct mp_builder *builder);
 void mp_builder_add_requests(struct mp_builder *builder, const struct mp_chunk *chunk);
 /* Takes the labels and requests that a base's blocks carry. */
 void mp_builder_base_labels(struct mp_builder *builder, const struct mp_base_block *base, size_t count);

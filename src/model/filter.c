@@ -10,8 +10,25 @@
 #include "base/units.h"
 #include "model/module_path.h"
 #include "model/steps_infer.h"
+#include "model/uses.h"
 
-enum key { SIZE, FN, FILE_NAME, LAYER, KIND, STEP, MODULE, REGION, CATEGORY, ROLE, LABEL, KEYS };
+enum key {
+    SIZE,
+    FN,
+    FILE_NAME,
+    LAYER,
+    KIND,
+    STEP,
+    MODULE,
+    REGION,
+    CATEGORY,
+    ROLE,
+    LABEL,
+    DTYPE,
+    SHAPE,
+    OPERATOR,
+    KEYS
+};
 enum operation { EQUAL, NOT_EQUAL, MATCH, NO_MATCH, ABOVE, BELOW, AT_LEAST, AT_MOST, OPERATIONS };
 
 #define BIT(operation) (1u << (operation))
@@ -30,6 +47,9 @@ static const struct {
     [CATEGORY] = {"category", BIT(EQUAL) | BIT(NOT_EQUAL) | BIT(MATCH) | BIT(NO_MATCH)},
     [ROLE] = {"role", BIT(EQUAL) | BIT(NOT_EQUAL)},
     [LABEL] = {"label", BIT(EQUAL) | BIT(NOT_EQUAL) | BIT(MATCH) | BIT(NO_MATCH)},
+    [DTYPE] = {"dtype", BIT(EQUAL) | BIT(NOT_EQUAL) | BIT(MATCH) | BIT(NO_MATCH)},
+    [SHAPE] = {"shape", BIT(EQUAL) | BIT(NOT_EQUAL) | BIT(MATCH) | BIT(NO_MATCH)},
+    [OPERATOR] = {"operator", BIT(EQUAL) | BIT(NOT_EQUAL) | BIT(MATCH) | BIT(NO_MATCH)},
     [STEP] = {"step", BIT(EQUAL) | BIT(ABOVE) | BIT(BELOW) | BIT(AT_LEAST) | BIT(AT_MOST)},
 };
 
@@ -179,6 +199,23 @@ static void match_strings(const struct mp_model *model, size_t root, struct term
         term->matches[i] = fits(term, pattern, value, mp_module_path(model, root, i));
 }
 
+/* By string: the type or the sizes of a tensor that has the string as its shape, or an operator's name. */
+static void match_tensors(const struct mp_model *model, struct term *term, const char *value, const regex_t *pattern)
+{
+    term->matches = mp_alloc_zeroed(model->strings.count + 1, 1);
+    for (uint32_t i = 0; i < model->strings.count; i++) {
+        const char *text = mp_model_text(model, i);
+        char sizes[MP_SHAPE_TEXT] = "";
+        struct mp_shape shape = {.dims = 0};
+        if (term->key != OPERATOR && mp_shape_read(mp_model_text(model, i), &shape))
+            mp_shape_text(&shape, sizes, sizeof sizes);
+        term->matches[i] = fits(term, pattern, value,
+                                term->key == OPERATOR ? text
+                                : term->key == DTYPE  ? shape.dtype
+                                                      : sizes);
+    }
+}
+
 static void match_regions(struct mp_filter *filter, struct term *term, const char *value, const regex_t *pattern)
 {
     if (!filter->regions) filter->regions = mp_regions_of_births(filter->model);
@@ -206,6 +243,8 @@ static enum mp_status match_text(struct mp_filter *filter, struct term *term, co
         match_strings(filter->model, mp_module_root(filter->model), term, value, &pattern);
     else if (term->key == LABEL)
         match_strings(filter->model, 0, term, value, &pattern);
+    else if (term->key == DTYPE || term->key == SHAPE || term->key == OPERATOR)
+        match_tensors(filter->model, term, value, &pattern);
     else if (term->key == REGION)
         match_regions(filter, term, value, &pattern);
     else if (term->key == CATEGORY)
@@ -223,11 +262,12 @@ static enum mp_status add_term(struct mp_filter *filter, const char *text, size_
     const char *value = read_head(copy, &term.key, &term.operation);
     enum mp_status status;
     if (!value)
-        status = mp_fail(
-            error, MP_INVALID,
-            "filter: cannot read \"%s\"; write size>1MiB, fn~NAME, file~NAME, module~NAME, region~NAME, "
-            "category=NAME, role=parameter, label~NAME, layer=torch, kind=pinned or step=3..9, joined by commas",
-            copy);
+        status = mp_fail(error, MP_INVALID,
+                         "filter: cannot read \"%s\"; write size>1MiB, fn~NAME, file~NAME, module~NAME, region~NAME, "
+                         "category=NAME, role=parameter, label~NAME, dtype=float32, shape~8, operator~mm, layer=torch, "
+                         "kind=pinned or "
+                         "step=3..9, joined by commas",
+                         copy);
     else if (!(keys[term.key].operations & BIT(term.operation)))
         status = mp_fail(error, MP_INVALID, "filter: \"%s\" cannot be compared that way (in \"%s\")",
                          keys[term.key].name, copy);
@@ -275,6 +315,7 @@ static bool picks(const struct mp_filter *filter, const struct term *term, uint3
     const struct mp_model *model = filter->model;
     const struct mp_model_blocks *blocks = &model->blocks;
     const struct mp_model_label *label;
+    struct mp_tensor tensor;
     uint64_t number;
     switch (term->key) {
     case SIZE:
@@ -293,6 +334,12 @@ static bool picks(const struct mp_filter *filter, const struct term *term, uint3
     case LABEL:
         label = mp_model_label_at(model, block, MP_NONE);
         number = label ? label->name : 0;
+        break;
+    case DTYPE:
+    case SHAPE:
+    case OPERATOR:
+        mp_tensor_of(model, block, &tensor);
+        number = term->key == OPERATOR ? tensor.operator: tensor.shape;
         break;
     case MODULE:
         number = mp_model_module(model, block);

@@ -1,10 +1,11 @@
 /*
  * Picks blocks: `size>1MiB`, `fn~attention`, `file~train.py`, `module~attn`, `region=forward`, `category=activations`,
- * `role=parameter`, `label~weight`, `layer=torch`, `kind=pinned`, `step=3..9`, several joined by commas (all must
- * hold). `~` searches for an extended regular expression, `!~` is its contrary; `=` compares the whole text. fn and
- * file look at all frames of the stack, region at the innermost region at the block's birth. Role and label come from
- * the block's last label: its part in training (`none` without a label) and its name. No comparison picks a block of
- * unknown size. A block without a module, region, category or label has the empty text.
+ * `role=parameter`, `label~weight`, `dtype=float32`, `shape~, 4096]`, `operator=addmm`, `layer=torch`, `kind=pinned`,
+ * `step=3..9`, several joined by commas (all must hold). `~` searches for an extended regular expression, `!~` is its
+ * contrary; `=` compares the whole text. fn and file look at all frames of the stack, region at the innermost region at
+ * the block's birth. Role and label come from the block's last label: its part in training (`none` without a label) and
+ * its name. No comparison picks a block of unknown size. A block without a module, region, category, label, type, shape
+ * or operator has the empty text.
  */
 #pragma once
 

@@ -29,6 +29,7 @@ void mp_model_free(struct mp_model *model)
     mp_vec_free(&model->holders);
     mp_vec_free(&model->looks);
     mp_vec_free(&model->metadata);
+    mp_vec_free(&model->uses);
     mp_vec_free(&model->requests);
     mp_vec_free(&model->samples);
     mp_vec_free(&model->segments);
@@ -89,6 +90,15 @@ const struct mp_model_metadata *mp_model_metadata_of(const struct mp_model *mode
     while (first + *count < model->metadata.count && model->metadata.at[first + *count].block == block)
         ++*count;
     return *count ? &model->metadata.at[first] : NULL;
+}
+
+const struct mp_model_use *mp_model_uses_of(const struct mp_model *model, uint32_t block, size_t *count)
+{
+    size_t first = MP_COUNT_BEFORE(model->uses.count, i, model->uses.at[i].block < block);
+    *count = 0;
+    while (first + *count < model->uses.count && model->uses.at[first + *count].block == block)
+        ++*count;
+    return *count ? &model->uses.at[first] : NULL;
 }
 
 /* The number of labels of earlier blocks, plus those of this block that count before event `end`. */

@@ -70,6 +70,14 @@ struct mp_model_metadata {
     bool again;    /* the block has an earlier text of the same kind and content: count it once */
 };
 
+/* A use of a block by an operator of PyTorch. Sorted by block, then by time. Use mp_model_uses_of(). */
+struct mp_model_use {
+    uint64_t time_ns;
+    uint32_t block;
+    uint32_t operator, node, shape; /* string ids, as in struct mp_block_use */
+    uint8_t how;                    /* bits of enum mp_use_how */
+};
+
 /* The request that PyTorch's allocator answered with a block. Sorted by block. Use mp_model_request_of(). */
 struct mp_model_request {
     uint32_t block;
@@ -149,6 +157,7 @@ struct mp_model {
     MP_VEC(struct mp_model_label) labels;
     MP_VEC(struct mp_model_holder) holders;
     MP_VEC(struct mp_model_look) looks;
+    MP_VEC(struct mp_model_use) uses; /* empty without a log of operators */
     MP_VEC(struct mp_model_metadata) metadata;
     MP_VEC(struct mp_model_request) requests; /* requests of some blocks, from PyTorch's own history */
     MP_VEC(struct mp_sample) samples;
@@ -195,6 +204,9 @@ const struct mp_model_label *mp_model_label_first(const struct mp_model *model, 
 const struct mp_request *mp_model_request_of(const struct mp_model *model, uint32_t block);
 /* All texts about a block; *count is their number, perhaps 0. */
 const struct mp_model_metadata *mp_model_metadata_of(const struct mp_model *model, uint32_t block, size_t *count);
+
+/* The uses of a block by operators; *count is their number, perhaps 0. */
+const struct mp_model_use *mp_model_uses_of(const struct mp_model *model, uint32_t block, size_t *count);
 
 /* String id of the path of the module that allocated the block, as stored ("Net.blocks.3.attn"); 0 if unknown. */
 static inline uint32_t mp_model_module(const struct mp_model *model, uint32_t block)

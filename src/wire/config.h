@@ -38,12 +38,15 @@ struct mp_record_config {
     bool force;            /* a file that the program asks for may replace an existing one */
     bool shim;             /* python/libmemprof_torch asks PyTorch for its own data */
     bool holders;          /* look for holders of tensors also at steps, not only at the end */
+    bool operators;        /* the log of PyTorch's operators and their tensors */
     bool torch_history;    /* requests to PyTorch's CUDA allocator: requested bytes, stream, pool */
     bool untried_history;  /* torch_history also on versions of PyTorch on which it was never tested */
     uint32_t max_events;   /* number of the newest events that the file keeps; 0: all */
     uint32_t sample_bytes; /* layers torch and app: mean bytes between two samples (base/sampling.h); 0: all blocks */
     uint32_t host_bytes;   /* the C allocator: mean bytes between two samples; 0: no blocks */
     uint32_t holders_ms;   /* the most time that a look for holders may take */
+    uint32_t operators_from, operators_to; /* the steps whose operators are logged, from 1; 0: all. The recorder does not
+                                            * need them */
     uint32_t depth;        /* the most frames of a stack: three quarters inner, one quarter outer */
 
     char step_range[MP_STEP_RANGE_ROOM]; /* which regions are steps (base/step_rule.h). In the text only if not empty;

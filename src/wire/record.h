@@ -24,6 +24,14 @@ enum mp_record_type {
                                 * look saw everything, else `name` says what it left out */
     MP_RECORD_TORCH = 68,      /* no question: PyTorch's data about its caching allocator; `kind` is enum
                                 * mp_reading_kind */
+    MP_RECORD_OPERATOR = 71,   /* no question: an operator of PyTorch has ended. `name`: its name; `stack`: string id of the
+                                * node of backward that runs it; `moment_ns`: when it began, on the same clock as
+                                * time_ns; `bytes`: the number of its tensors, which follow in further records of the
+                                * ring; `kind`: a number that these repeat */
+    MP_RECORD_TENSORS = 72,    /* no question: up to four tensors. Addresses of their storages: `address`, `bytes`,
+                                * total_allocated, total_reserved (0: no further one). String ids of their shapes:
+                                * `name`, `stack`, low and high half of `moment_ns`. `track`: four bits of enum
+                                * mp_use_how for each */
     MP_RECORD_ASIDE = 69,      /* no question: text `name` goes into the file unchanged; `kind` is enum mp_aside_kind */
 };
 
@@ -42,6 +50,8 @@ enum mp_reading_kind {
 #define MP_READING_SMALL      1
 #define MP_READING_EXPANDABLE 2
 
+#define MP_TENSORS_A_RECORD 4
+
 #define MP_RECORD_ALL_TRACKS    UINT16_MAX
 #define MP_RECORD_TOTAL_UNKNOWN UINT64_MAX
 #define MP_RECORD_IF_KNOWN      1 /* a free that counts only if its block is in the recording */
@@ -59,7 +69,8 @@ struct mp_record {
     uint8_t type;                             /* enum mp_event_type or mp_record_type */
     uint8_t kind;                             /* enum mp_kind */
     uint32_t flags;                           /* MP_RECORD_IF_KNOWN and so on */
-    uint64_t moment_ns;                       /* MP_RECORD_TORCH: on the same clock as time_ns */
+    uint64_t moment_ns;                       /* MP_RECORD_TORCH: on the same clock as time_ns; alloc: string ids of the
+                                               * operator that runs (low half), and of the node of backward */
 };
 
 /* Facts about a block that a hook passes and its record carries unchanged. They are members of struct mp_record and of
@@ -71,4 +82,5 @@ struct mp_record {
     E(address, uint64_t)                                                                                               \
     E(bytes, uint64_t)                                                                                                 \
     C(total_allocated, uint64_t)                                                                                       \
-    C(total_reserved, uint64_t)
+    C(total_reserved, uint64_t)                                                                                        \
+    C(moment_ns, uint64_t)

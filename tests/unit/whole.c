@@ -21,6 +21,7 @@
 #define FIELDS_mp_block_request(V, T, N)  V(block) N(request)
 #define FIELDS_mp_label(V, T, N)          V(time_ns) V(block) V(role) T(name)
 #define FIELDS_mp_block_holder(V, T, N)   V(time_ns) V(block) V(kind) V(certain) T(path) T(file) V(line)
+#define FIELDS_mp_block_use(V, T, N)      V(time_ns) V(block) T(operator) T(node) T(shape) V(how)
 #define FIELDS_mp_block_metadata(V, T, N) V(time_ns) V(block) V(kind) T(text)
 #define FIELDS_mp_sample(V, T, N)         V(time_ns) T(counter) V(value)
 #define FIELDS_mp_segment(V, T, N)                                                                                     \
@@ -38,6 +39,7 @@
 #define FIELDS_mp_model_request(V, T, N)  V(block) N(request)
 #define FIELDS_mp_model_holder(V, T, N)   V(block) V(look) T(path) T(file) V(line) V(kind) V(certain)
 #define FIELDS_mp_model_look(V, T, N)     V(time_ns) T(note) V(complete)
+#define FIELDS_mp_model_use(V, T, N)      V(time_ns) V(block) T(operator) T(node) T(shape) V(how)
 #define FIELDS_mp_model_metadata(V, T, N) V(time_ns) V(block) T(text) V(kind) V(again)
 #define FIELDS_mp_model_resize(V, T, N)   V(block) V(event) V(bytes)
 #define FIELDS_mp_model_note(V, T, N)     V(bytes) V(stack) T(name)
@@ -74,7 +76,7 @@
 /* clang-format off */
 #define TYPES(X)                                                                                                       \
     X(mp_device) X(mp_track) X(mp_thread_info) X(mp_module) X(mp_frame) X(mp_stack_node) X(mp_symbol) X(mp_event)      \
-    X(mp_request) X(mp_base_block) X(mp_block_request) X(mp_label) X(mp_block_holder) X(mp_model_holder) X(mp_model_look) X(mp_block_metadata) X(mp_model_metadata) X(mp_sample) X(mp_segment) X(mp_segment_part)       \
+    X(mp_request) X(mp_base_block) X(mp_block_request) X(mp_label) X(mp_block_holder) X(mp_model_holder) X(mp_model_look) X(mp_block_use) X(mp_model_use) X(mp_block_metadata) X(mp_model_metadata) X(mp_sample) X(mp_segment) X(mp_segment_part)       \
     X(mp_allocator_call) X(mp_aside) X(mp_past) X(mp_past_peak) X(mp_past_site) X(mp_ring_mark) \
     X(mp_index_entry) X(mp_file_id) X(mp_model_label) X(mp_model_request) X(mp_model_resize)           \
     X(mp_model_note) X(mp_model_line) X(mp_model_track_sum) X(mp_job_process) X(mp_job_track) X(mp_job_site)          \
@@ -185,6 +187,8 @@ const struct whole_type *whole_of_chunk(enum mp_chunk_kind kind)
         return whole_mp_block_holder();
     case MP_CHUNK_METADATA:
         return whole_mp_block_metadata();
+    case MP_CHUNK_USES:
+        return whole_mp_block_use();
     case MP_CHUNK_PAST:
         return whole_mp_past();
     case MP_CHUNK_PAST_PEAKS:

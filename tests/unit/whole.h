@@ -37,6 +37,8 @@ const struct whole_type *whole_mp_block_request(void);
 const struct whole_type *whole_mp_label(void);
 const struct whole_type *whole_mp_block_holder(void);
 const struct whole_type *whole_mp_model_holder(void);
+const struct whole_type *whole_mp_block_use(void);
+const struct whole_type *whole_mp_model_use(void);
 const struct whole_type *whole_mp_block_metadata(void);
 const struct whole_type *whole_mp_model_metadata(void);
 const struct whole_type *whole_mp_model_look(void);

@@ -22,7 +22,8 @@
     N(threads)                                                                                                         \
     N(modules)                                                                                                         \
     N(frames)                                                                                                          \
-    N(lines) N(stacks) N(notes) N(noted) N(resizes) N(labels) N(holders) N(looks) N(metadata) N(requests) N(samples)   \
+    N(lines) N(stacks) N(notes) N(noted) N(resizes) N(labels) N(holders) N(looks) N(uses) N(metadata) N(requests)       \
+        N(samples)                                                                                                     \
         N(segments) N(parts) N(calls) N(asides) N(events) N(blocks) N(sums) N(past) N(past_sites) V(sample_bytes)      \
             V(host_bytes) N(job) V(is_job) N(coverage) N(how) N(damage) N(skipped) V(facts) V(steps) V(put_in)         \
                 V(part_of) V(duration_ns)
@@ -179,7 +180,8 @@ static bool differ_blocks(struct pair *pair, unsigned but)
     }
     return differ(pair, "count of blocks", got->count, wanted->count) || ROWS(mp_model_resize, resizes) ||
            ROWS(mp_model_label, labels) || ROWS(mp_model_request, requests) || ROWS(mp_model_holder, holders) ||
-           ROWS(mp_model_look, looks) || ROWS(mp_model_metadata, metadata);
+           ROWS(mp_model_look, looks) || ROWS(mp_model_metadata, metadata) ||
+           ROWS(mp_model_use, uses);
 }
 
 static bool differ_texts(struct pair *pair, const char *what, const uint32_t *got, uint32_t got_count,

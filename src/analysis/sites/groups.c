@@ -7,13 +7,15 @@
 #include "model/module_path.h"
 #include "model/spans.h"
 #include "model/stack.h"
+#include "model/uses.h"
 
 static const char *const words[MP_GROUPS] = {
-    [MP_GROUP_STACK] = "stack",      [MP_GROUP_FRAMES] = "stack",    [MP_GROUP_FUNCTION] = "function",
-    [MP_GROUP_FILE] = "file",        [MP_GROUP_LIBRARY] = "library", [MP_GROUP_REGION] = "region",
-    [MP_GROUP_SIZE] = "size",        [MP_GROUP_THREAD] = "thread",   [MP_GROUP_STREAM] = "stream",
-    [MP_GROUP_POOL] = "pool",        [MP_GROUP_MODULE] = "module",   [MP_GROUP_CATEGORY] = "category",
-    [MP_GROUP_METADATA] = "metadata"};
+    [MP_GROUP_STACK] = "stack", [MP_GROUP_FRAMES] = "stack",     [MP_GROUP_FUNCTION] = "function",
+    [MP_GROUP_FILE] = "file",   [MP_GROUP_LIBRARY] = "library",  [MP_GROUP_REGION] = "region",
+    [MP_GROUP_SIZE] = "size",   [MP_GROUP_THREAD] = "thread",    [MP_GROUP_STREAM] = "stream",
+    [MP_GROUP_POOL] = "pool",   [MP_GROUP_MODULE] = "module",    [MP_GROUP_CATEGORY] = "category",
+    [MP_GROUP_DTYPE] = "dtype", [MP_GROUP_SHAPE] = "shape",      [MP_GROUP_OPERATOR] = "operator",
+    [MP_GROUP_IDLE] = "idle",   [MP_GROUP_METADATA] = "metadata"};
 
 enum mp_status mp_group_parse(const char *text, struct mp_grouping *grouping, struct mp_error *error)
 {
@@ -27,7 +29,7 @@ enum mp_status mp_group_parse(const char *text, struct mp_grouping *grouping, st
     if (!frames || frames > 4096 || *end)
         return mp_fail(error, MP_INVALID,
                        "cannot group by \"%s\"; groups are stack, stack:N, function, file, library, region, size, "
-                       "thread, stream, pool, module, metadata and category",
+                       "thread, stream, pool, module, dtype, shape, operator, idle, metadata and category",
                        text);
     grouping->by = MP_GROUP_FRAMES;
     grouping->frames = (unsigned)frames;
@@ -164,6 +166,33 @@ static void name_category(struct mp_groups *groups, uint32_t block)
     if (name) mp_buffer_append_text(&groups->text, name);
 }
 
+static void name_tensor(struct mp_groups *groups, uint32_t block, enum mp_group_by by)
+{
+    const struct mp_model *model = groups->model;
+    struct mp_tensor tensor;
+    struct mp_shape shape;
+    char text[MP_SHAPE_TEXT];
+    mp_tensor_of(model, block, &tensor);
+    if (by == MP_GROUP_OPERATOR)
+        mp_buffer_append_text(&groups->text, mp_model_text(model, tensor.operator));
+    if (by == MP_GROUP_OPERATOR || !mp_shape_read(mp_model_text(model, tensor.shape), &shape)) return;
+    mp_shape_text(&shape, text, sizeof text);
+    mp_buffer_printf(&groups->text, "%s%s%s", shape.dtype, by == MP_GROUP_SHAPE ? " " : "",
+                     by == MP_GROUP_SHAPE ? text : "");
+}
+
+static void name_idle(struct mp_groups *groups, uint32_t block)
+{
+    const struct mp_model *model = groups->model;
+    struct mp_idle idle;
+    uint64_t time_ns = groups->moment ? model->events.time_ns[groups->moment - 1] : 0;
+    mp_idle_at(model, block, time_ns, &idle);
+    if (idle.since_ns == MP_BYTES_UNKNOWN) return;
+    mp_buffer_append_text(&groups->text, idle.never                          ? "never read again"
+                                         : idle.again_ns == MP_BYTES_UNKNOWN ? "not read again in the recording"
+                                                                             : "read again");
+}
+
 uint32_t mp_groups_of_block(struct mp_groups *groups, uint32_t block, uint64_t bytes)
 {
     struct mp_buffer *text = &groups->text;
@@ -188,6 +217,14 @@ uint32_t mp_groups_of_block(struct mp_groups *groups, uint32_t block, uint64_t b
         break;
     case MP_GROUP_MODULE:
         name_module(groups, block);
+        break;
+    case MP_GROUP_DTYPE:
+    case MP_GROUP_SHAPE:
+    case MP_GROUP_OPERATOR:
+        name_tensor(groups, block, groups->grouping->by);
+        break;
+    case MP_GROUP_IDLE:
+        name_idle(groups, block);
         break;
     case MP_GROUP_METADATA:
         mp_metadata_text(groups->model, block, text);

@@ -24,6 +24,10 @@ enum mp_group_by {
     MP_GROUP_STREAM,   /* PyTorch's number */
     MP_GROUP_POOL,     /* "default", PyTorch's pair of numbers "(0, 1)", or the name of an application's pool */
     MP_GROUP_MODULE,   /* the path of the module that was running, or whose backward was */
+    MP_GROUP_DTYPE,    /* the tensor's type, its sizes, or the operator that made it (model/uses.h) */
+    MP_GROUP_SHAPE,
+    MP_GROUP_OPERATOR,
+    MP_GROUP_IDLE,     /* when the block is used again, seen from the moment */
     MP_GROUP_METADATA, /* a text about the block (site_shares.h) */
     MP_GROUP_CATEGORY, /* analysis/categories/categories.h */
     MP_GROUPS

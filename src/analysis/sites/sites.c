@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "analysis/sites/growth.h"
+#include "analysis/sites/site_tensors.h"
 #include "base/map.h"
 #include "base/order.h"
 #include "base/sampling.h"
@@ -114,7 +115,7 @@ struct counting {
     const struct mp_steps *steps;
     struct mp_sites *sites;
     struct mp_groups groups;
-    bool wants_modules, wants_frees, wants_metadata;
+    bool wants_modules, wants_frees, wants_metadata, wants_tensors;
     struct mp_intern keys;        /* site N has key N + 1 */
     MP_VEC(uint32_t) last_period; /* by site */
     MP_VEC(uint32_t) site_of;     /* by index of the live blocks; empty if nobody needs it */
@@ -157,7 +158,7 @@ static void count_block(struct counting *counting, const struct mp_live_block *l
 {
     struct mp_sites *sites = counting->sites;
     size_t at = find_site(counting, live);
-    if (counting->wants_modules || counting->wants_frees || counting->wants_metadata)
+    if (counting->wants_modules || counting->wants_frees || counting->wants_metadata || counting->wants_tensors)
         mp_vec_add(&counting->site_of, (uint32_t)at);
     struct mp_site *site = &sites->at[at];
     site->bytes += mp_known(live->bytes);
@@ -255,6 +256,7 @@ static void make(const struct mp_model *model, const struct mp_live_blocks *live
                                 .sites = sites,
                                 .wants_modules = live && grouping->by == MP_GROUP_STACK && model->blocks.module,
                                 .wants_frees = live && grouping->by == MP_GROUP_STACK && model->blocks.freed_at,
+                                .wants_tensors = live && grouping->by == MP_GROUP_STACK && model->uses.count,
                                 .wants_metadata = live && grouping->by == MP_GROUP_STACK && model->metadata.count};
     mp_groups_open(model, grouping, live ? live->moment : 0, &sites->groups, &counting.groups);
     if (!live) count_past(&counting, track);
@@ -263,6 +265,7 @@ static void make(const struct mp_model *model, const struct mp_live_blocks *live
     if (grouping->by != MP_GROUP_STACK) merge_groups(&counting);
     if (counting.wants_modules) site_modules_find(model, live, counting.site_of.at, sites);
     if (counting.wants_frees) mp_site_frees_find(model, live, counting.site_of.at, sites);
+    if (counting.wants_tensors) mp_site_tensors_find(model, live, counting.site_of.at, sites);
     if (counting.wants_metadata) mp_site_metadata_find(model, live, counting.site_of.at, sites);
     mp_groups_close(&counting.groups);
     mp_intern_free(&counting.keys);
@@ -289,5 +292,6 @@ void mp_sites_free(struct mp_sites *sites)
     mp_vec_free(&sites->modules);
     mp_vec_free(&sites->frees);
     mp_vec_free(&sites->metadata);
+    mp_vec_free(&sites->tensors);
     mp_intern_free(&sites->groups);
 }

@@ -20,6 +20,17 @@ struct mp_site_share {
     uint8_t kind; /* enum mp_metadata_kind of the text */
 };
 
+/* Blocks of a site with similar tensors: of one type, with as many dimensions, made by one operator. */
+struct mp_site_tensor {
+    uint64_t bytes, blocks;
+    uint32_t operator;     /* string id of the model; 0: not known */
+    uint32_t dtype, shape; /* string ids in mp_sites.groups: "float32", "[8, 128..256]"; MP_NONE: not known */
+    uint64_t never_bytes, never_blocks; /* those that are not used again (mp_idle.never) */
+    /* Of the largest block, seen from the moment: for how long it had not been used, until it is used again, and until
+     * it is used again or freed; MP_BYTES_UNKNOWN: that does not happen. */
+    uint64_t idle_ns, again_ns, until_ns;
+};
+
 struct mp_site {
     uint64_t bytes, blocks, unknown_blocks; /* bytes: over the blocks of known size */
     uint32_t stack;                         /* stack of the group's heaviest site */
@@ -32,6 +43,7 @@ struct mp_site {
     uint32_t first_free, free_count;         /* indices into mp_sites.frees: the stacks that freed the site's blocks
                                               * later */
     uint32_t first_metadata, metadata_count; /* indices into mp_sites.metadata: the texts about the site's blocks */
+    uint32_t first_tensor, tensor_count;     /* indices into mp_sites.tensors, the heaviest first */
     /* The number of periods (see growth.h) in which its live blocks were born; blocks of the base do not count. A group
      * has the highest number among its sites. */
     uint32_t births, first_step, last_step; /* steps: 0: none, or before the first step */
@@ -43,6 +55,8 @@ struct mp_sites {
     struct mp_intern groups;
     MP_VEC(struct mp_site_module) modules;
     MP_VEC(struct mp_site_share) frees, metadata;
+    MP_VEC(struct mp_site_tensor) tensors;  /* with a log of operators, for sites by stack */
+    uint64_t never_bytes;                   /* of all tensors */
     uint64_t bytes, blocks, unknown_blocks; /* sums over all sites; bytes: over blocks of known size */
 };
 

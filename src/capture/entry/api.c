@@ -17,6 +17,7 @@
 #include "capture/python/module_paths.h"
 #include "capture/python/python_stack.h"
 #include "capture/stack/stack.h"
+#include "capture/torch/operators.h"
 #include "capture/torch/torch.h"
 
 #define ANSWER_WAIT_NS   (100 * MP_NS_PER_MS)
@@ -414,6 +415,7 @@ const struct memprof_api_v1 *memprof_api_v1(void)
         .call_begins = call_begins,
         .torch_mark = torch_mark,
         .aside = aside,
+        .operators = mp_operators_begin,
     };
     return mp_session.page ? &api : NULL;
 }

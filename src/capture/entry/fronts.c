@@ -4,11 +4,13 @@
 #include "capture/nvtx/nvtx.h"
 #include "capture/python/python_stack.h"
 #include "capture/stack/stack.h"
+#include "capture/torch/operators.h"
 #include "capture/torch/torch.h"
 
 static const struct mp_front *const fronts[] = {
-    &mp_stack_front,    &mp_torch_front,  &mp_autograd_front, &mp_annotations_front,
-    &mp_cuda_front_end, &mp_python_front, &mp_nvtx_front,     NULL,
+    &mp_stack_front,       &mp_torch_front,     &mp_autograd_front,
+    &mp_annotations_front, &mp_operators_front, &mp_cuda_front_end,
+    &mp_python_front,      &mp_nvtx_front,      NULL,
 };
 
 const struct mp_fronts mp_fronts = {.front = fronts, .capture = mp_stack_capture, .same_stack = mp_stack_same};

@@ -12,6 +12,7 @@
 #include "capture/core/recorder.h"
 #include "capture/native/module.h"
 #include "capture/native/next.h"
+#include "capture/torch/operators.h"
 #include "wire/c10.h"
 
 #define PROFILING_ENABLED "_ZN3c1022memoryProfilingEnabledEv"
@@ -100,7 +101,7 @@ bool mp_torch_records_cpu_block(const void *caller)
 static void record_usage(void *address, int64_t bytes, uint64_t allocated, uint64_t reserved,
                          struct mp_c10_device device, const void *caller)
 {
-    if (!address || !bytes) return;
+    if (!address || !bytes || mp_operators_probing) return;
     struct mp_thread *thread = mp_hook_enter();
     if (!thread) return;
     bool is_cpu = device.type == MP_DEVICE_CPU;
@@ -117,6 +118,7 @@ static void record_usage(void *address, int64_t bytes, uint64_t allocated, uint6
             .bytes = (uint64_t)(bytes > 0 ? bytes : -bytes),
             .total_allocated = has_totals ? allocated : MP_RECORD_TOTAL_UNKNOWN,
             .total_reserved = has_totals && !is_cpu ? reserved : MP_RECORD_TOTAL_UNKNOWN,
+            .moment_ns = bytes > 0 ? mp_operators_running(thread) : 0,
             .only_if_known = cpu_is_closing,
             .may_be_left_out = true,
             .may_call_python = is_cpu,

@@ -180,7 +180,7 @@ static void prepare(void *context, struct mp_record_config *config)
 {
     const struct planning *planning = context;
     config->cupti = false;
-    config->hooks = config->torch = true;
+    config->hooks = config->torch = config->operators = true;
     config->cpu_tensors = config->cpu_throughout = false;
     config->holders = true;
     if (!planning->has_budget) config->holders_ms = MP_HOLDERS_MS_MOST; /* its time is not the user's */

@@ -1,6 +1,7 @@
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <libgen.h>
 #include <limits.h>
 #include <signal.h>
@@ -132,6 +133,17 @@ static bool parse_step_range(const char *text, struct mp_record_config *config)
     return true;
 }
 
+static bool parse_operators(const char *text, struct mp_record_config *config)
+{
+    char rest;
+    config->operators = true;
+    if (!*text) return true;
+    int read = sscanf(text, "step:%" SCNu32 "..%" SCNu32 "%c", &config->operators_from, &config->operators_to, &rest);
+    if (read == 1 && !strstr(text, "..")) config->operators_to = config->operators_from;
+    return (read == 2 || config->operators_to) && config->operators_from &&
+           config->operators_from <= config->operators_to;
+}
+
 static bool parse_step_at(const char *text, struct mp_record_config *config)
 {
     return *text && snprintf(config->step_at, sizeof config->step_at, "%s", text) < (int)sizeof config->step_at;
@@ -163,6 +175,7 @@ static int read_options(const struct mp_invocation *invocation, bool plans, stru
         {MP_OPT_SAMPLE, parse_sample, "an amount of memory below 4 GiB, such as 512KiB"},
         {MP_OPT_ON_FULL, parse_on_full, "wait or drop"},
         {MP_OPT_STEP_RANGE, parse_step_range, "an extended regular expression of at most 255 bytes"},
+        {MP_OPT_OPERATORS, parse_operators, "nothing, or steps such as step:3..4"},
         {MP_OPT_STEP_AT, parse_step_at, "a function's name of at most 127 bytes"},
     };
     mp_record_config_defaults(config);
@@ -414,37 +427,13 @@ const struct mp_command mp_command_snapshot = {
     .meanings = {{MP_OPT_OUTPUT,
                   "the file, or the folder of a file for each process, as run/ (here, as COMMAND.PID.mp)"},
                  {MP_OPT_PID, "a running program that another memprof records, instead of COMMAND"}},
-    .options = {MP_OPT_OUTPUT,
-                MP_OPT_FORCE,
-                MP_OPT_STACKS,
-                MP_OPT_FREE_STACKS,
-                MP_OPT_DEPTH,
-                MP_OPT_CAPTURE,
-                MP_OPT_PAUSED,
-                MP_OPT_SCHEDULE,
-                MP_OPT_MAX_EVENTS,
-                MP_OPT_SAMPLE,
-                MP_OPT_ON_OOM,
-                MP_OPT_PID,
-                MP_OPT_AT_SIGNAL,
-                MP_OPT_ON_FULL,
-                MP_OPT_FOLLOW,
-                MP_OPT_STEP_RANGE,
-                MP_OPT_STEP_AT,
-                MP_OPT_NO_SHIM,
-                MP_OPT_NO_TORCH_HISTORY,
-                MP_OPT_NO_SYMBOLS,
-                MP_OPT_NO_COMMAND,
-                MP_OPT_QUIET,
-                MP_OPT_VERBOSE,
-                MP_OPT_STRICT,
-                MP_OPT_METRICS,
-                MP_OPT_HOLDERS,
-                MP_OPT_BUDGET,
-                MP_OPT_TORCH_HISTORY,
-                MP_OPT_WAIT,
-                MP_OPT_HOST,
-                MP_OPT_UNWIND},
+    .options = {MP_OPT_OUTPUT,     MP_OPT_FORCE,     MP_OPT_STACKS,    MP_OPT_FREE_STACKS,      MP_OPT_DEPTH,
+                MP_OPT_CAPTURE,    MP_OPT_PAUSED,    MP_OPT_SCHEDULE,  MP_OPT_MAX_EVENTS,       MP_OPT_SAMPLE,
+                MP_OPT_ON_OOM,     MP_OPT_PID,       MP_OPT_AT_SIGNAL, MP_OPT_ON_FULL,          MP_OPT_FOLLOW,
+                MP_OPT_STEP_RANGE, MP_OPT_STEP_AT,   MP_OPT_NO_SHIM,   MP_OPT_NO_TORCH_HISTORY, MP_OPT_NO_SYMBOLS,
+                MP_OPT_NO_COMMAND, MP_OPT_QUIET,     MP_OPT_VERBOSE,   MP_OPT_STRICT,           MP_OPT_METRICS,
+                MP_OPT_HOLDERS,    MP_OPT_OPERATORS, MP_OPT_BUDGET,    MP_OPT_TORCH_HISTORY,    MP_OPT_WAIT,
+                MP_OPT_HOST,       MP_OPT_UNWIND},
     .operands_max = SIZE_MAX,
     .stops_at_operand = true,
     .run = run_snapshot,

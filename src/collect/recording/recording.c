@@ -199,7 +199,7 @@ bool mp_recording_round(struct mp_recording *recording, bool process_ended)
     bool late = mp_clock_monotonic_ns() - recording->last_write_ns >= WRITE_AFTER_NS;
     bool something = recording->pending.count ||
                      (recording->writer && (recording->samples.count || recording->labels.count ||
-                                            recording->holders.count || recording->history.requests.count));
+                                            recording->holders.count || recording->operators.uses.count || recording->history.requests.count));
     if (!(pressing || process_ended || first || (late && something))) return true;
     return mp_recording_check(recording, mp_recording_write(recording, false, &error), &error);
 }
@@ -359,6 +359,8 @@ void mp_recording_free(struct mp_recording *recording, bool remove_spool)
     mp_vec_free(&recording->labels);
     mp_vec_free(&recording->asides);
     mp_vec_free(&recording->holders);
+    mp_vec_free(&recording->operators.uses);
+    mp_map_free(&recording->operators.last);
     mp_history_free(&recording->history);
     mp_vec_free(&recording->requests);
     mp_vec_free(&recording->refusals);

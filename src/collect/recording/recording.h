@@ -205,6 +205,18 @@ struct mp_refusal {
     uint64_t time_ns;
 };
 
+/* The log of operators (recording_operators.c). */
+struct mp_operator_log {
+    MP_VEC(struct mp_block_use) uses; /* taken and not yet written */
+    struct mp_map last;               /* by block + 1: its last row in `uses`, + 1 */
+    size_t first;                     /* the first row of the operator that is being taken */
+    struct mp_operator_now {          /* by ring: the operator whose tensors come next */
+        struct mp_block_use use;
+        uint64_t begun_ns;
+        uint8_t number;
+    } now[MP_SPOOL_RINGS_MAX];
+};
+
 struct mp_recording {
     struct mp_spool_file spool;     /* owned; its header identifies the process */
     struct mp_record_config config; /* from the spool's configuration */
@@ -228,6 +240,7 @@ struct mp_recording {
     MP_VEC(struct mp_label) labels;         /* likewise */
     MP_VEC(struct mp_aside) asides;         /* texts for the file's end, one of each kind */
     MP_VEC(struct mp_block_holder) holders; /* likewise */
+    struct mp_operator_log operators;
     struct mp_history history;
     uint32_t ends_early;      /* string id of the reason; 0: does not end early */
     uint32_t lacks_processes; /* likewise */

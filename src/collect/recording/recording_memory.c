@@ -31,7 +31,7 @@ void mp_recording_memory(const struct mp_recording *recording, struct mp_recordi
         .tables = of_texts(&tables->strings) + of_map(&tables->spool_strings) + ROOM(tables->devices) +
                   ROOM(tables->device_keys) + ROOM(tables->threads) + ROOM(tables->lane_thread),
         .events = ROOM(recording->pending) + ROOM(recording->pending_live) + ROOM(recording->labels) +
-                  ROOM(recording->holders) + ROOM(recording->unkept_steps) + ROOM(recording->samples) +
+                  ROOM(recording->holders) + ROOM(recording->operators.uses) + of_map(&recording->operators.last) + ROOM(recording->unkept_steps) + ROOM(recording->samples) +
                   ROOM(recording->notes) + ROOM(recording->state.open) + ROOM(recording->state.reserved) +
                   of_map(&recording->usual_roles.by_kind) + ROOM(recording->lives.ended) +
                   ROOM(recording->lives.begun_ns) + mp_history_bytes(&recording->history),

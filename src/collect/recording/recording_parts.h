@@ -27,6 +27,16 @@ enum mp_status mp_recording_take_label(struct mp_recording *recording, const str
 /* Takes a holder of a live block, or the end of a look for holders. */
 enum mp_status mp_recording_take_holder(struct mp_recording *recording, const struct mp_record *record,
                                         const struct mp_event *event, struct mp_error *error);
+/* The log of operators. mp_recording_take_birth(): a block was allocated while an operator ran. The next two take an
+ * operator of a ring, and then its tensors. mp_recording_logs_operators(): false if the user did not ask for the log, or
+ * for these steps. */
+enum mp_status mp_recording_take_birth(struct mp_recording *recording, const struct mp_record *record,
+                                       const struct mp_event *event, struct mp_error *error);
+enum mp_status mp_recording_take_operator(struct mp_recording *recording, uint32_t ring, const struct mp_record *record,
+                                          const struct mp_event *event, struct mp_error *error);
+enum mp_status mp_recording_take_tensors(struct mp_recording *recording, uint32_t ring, const struct mp_record *record,
+                                         struct mp_error *error);
+bool mp_recording_logs_operators(const struct mp_recording *recording);
 /* Takes an out-of-memory, or the next event of a thread with an undecided refusal. Asks for a snapshot if that is worth
  * one. */
 enum mp_status mp_recording_follow_oom(struct mp_recording *recording, const struct mp_event *event,

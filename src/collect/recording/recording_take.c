@@ -96,6 +96,7 @@ static enum mp_status take_block(struct mp_recording *recording, const struct mp
     }
     if (!status) status = take_reserved(recording, event, record->total_reserved, error);
     if (!status) status = keep(recording, event, error);
+    if (!status && is_alloc) status = mp_recording_take_birth(recording, record, event, error);
     if (!status) status = mp_recording_follow_history(recording, event, error);
     if (!status && !sampled) {
         bool known_bytes = event->bytes != MP_BYTES_UNKNOWN && record->total_allocated != MP_RECORD_TOTAL_UNKNOWN;
@@ -257,6 +258,10 @@ static enum mp_status take_event(struct mp_recording *recording, uint32_t ring, 
         return mp_recording_take_label(recording, event, error);
     case MP_RECORD_HOLDER:
         return mp_recording_take_holder(recording, record, event, error);
+    case MP_RECORD_OPERATOR:
+        return mp_recording_take_operator(recording, ring, record, event, error);
+    case MP_RECORD_TENSORS:
+        return mp_recording_take_tensors(recording, ring, record, error);
     case MP_RECORD_TORCH:
         return mp_recording_take_history(recording, record, error);
     case MP_RECORD_ASIDE:
@@ -365,7 +370,8 @@ bool mp_recording_take(void *context, uint32_t ring, const struct mp_record *rec
         return true;
     }
     enum mp_status status = take_record(recording, ring, record, &error);
-    if (!status && recording->pending.count + EVENTS_OF_A_RECORD > MP_CHUNK_EVENTS)
+    if (!status && (recording->pending.count + EVENTS_OF_A_RECORD > MP_CHUNK_EVENTS ||
+                    recording->operators.uses.count >= MP_CHUNK_EVENTS))
         status = mp_recording_write(recording, false, &error);
     return mp_recording_check(recording, status, &error);
 }

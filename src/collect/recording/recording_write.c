@@ -130,6 +130,11 @@ enum mp_status mp_recording_write(struct mp_recording *recording, bool with_base
             status = write_rows(recording, MP_CHUNK_LABELS, recording->labels.at, &recording->labels.count, error);
         if (!status)
             status = write_rows(recording, MP_CHUNK_HOLDERS, recording->holders.at, &recording->holders.count, error);
+        if (!status)
+            status = write_rows(recording, MP_CHUNK_USES, recording->operators.uses.at,
+                                &recording->operators.uses.count, error);
+        mp_map_clear(&recording->operators.last);
+        recording->operators.first = 0;
         bool marked = recording->pending.count;
         if (!status && marked) status = write_pending(recording, error);
         if (!status) status = mp_recording_write_requests(recording, error);

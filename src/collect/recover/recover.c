@@ -199,6 +199,7 @@ static enum mp_status copy_chunk(struct recovering *recovering, const struct mp_
         return copy_base(recovering, chunk, writer, error);
     case MP_CHUNK_LABELS:
     case MP_CHUNK_HOLDERS:
+    case MP_CHUNK_USES:
     case MP_CHUNK_METADATA:
     case MP_CHUNK_REQUESTS:
     case MP_CHUNK_PAST:

@@ -30,6 +30,8 @@ enum role {
     ROLE_MODULE,
     ROLE_PATH,
     ROLE_METADATA,
+    ROLE_OPERATOR,
+    ROLE_SHAPE,
     ROLE_DEVICE,
     ROLE_MODEL,
     ROLE_WORDS, /* memprof's own words: names of tracks and counters, and the end of the process */
@@ -327,6 +329,11 @@ static uint32_t new_name(struct renaming *renaming, enum role role, uint32_t old
         return (uint32_t)(*known = rename_metadata(renaming, text));
     case ROLE_MODULE:
         return (uint32_t)(*known = rename_module(renaming, text));
+    case ROLE_OPERATOR:
+        return (uint32_t)(*known = mp_public_operator(text) ? intern(renaming, text)
+                                                            : numbered(renaming, ROLE_OPERATOR, "operator%u%s", ""));
+    case ROLE_SHAPE:
+        return (uint32_t)(*known = mp_public_shape(text) ? intern(renaming, text) : 0);
     case ROLE_DEVICE:
         return (uint32_t)(*known = mp_public_device(text) ? intern(renaming, text)
                                                           : numbered(renaming, role, "device:%u%s", ""));
@@ -471,6 +478,11 @@ static void rename_blocks(struct renaming *renaming)
         model->looks.at[i].note = 0;
     for (size_t i = 0; i < model->metadata.count; i++)
         model->metadata.at[i].text = new_name(renaming, ROLE_METADATA, model->metadata.at[i].text);
+    mp_vec_each (struct mp_model_use, use, &model->uses) {
+        use->operator= new_name(renaming, ROLE_OPERATOR, use->operator);
+        use->node = new_name(renaming, ROLE_OPERATOR, use->node);
+        use->shape = new_name(renaming, ROLE_SHAPE, use->shape);
+    }
     for (size_t i = 0; i < model->past_sites.count; i++)
         model->past_sites.at[i].module = new_name(renaming, ROLE_MODULE, model->past_sites.at[i].module);
 }

@@ -355,10 +355,60 @@ bool mp_public_words(const char *text)
 bool mp_public_setting(const char *key, size_t length)
 {
     static const char *const keys[] = {
-        "native",         "python", "free_stacks", "torch",      "cpu_tensors", "cupti", "hooks",
-        "cpu_throughout", "wait",   "follow",      "paused",     "max_events",  "shim",  "torch_history",
-        "sample",         "depth",  "live_each",   "live_steps", "holders",     "host",  NULL};
+        "native",  "python",         "free_stacks", "torch",          "cpu_tensors",  "cupti",
+        "hooks",   "cpu_throughout", "wait",        "follow",         "paused",       "max_events",
+        "shim",    "torch_history",  "sample",      "depth",          "live_each",    "live_steps",
+        "holders", "host",           "operators",   "operators_from", "operators_to", NULL};
     return is_one_of(key, length, keys);
+}
+
+bool mp_public_operator(const char *name)
+{
+    static const char *const names[] = {"addmm",
+                                        "baddbmm",
+                                        "bmm",
+                                        "mm",
+                                        "_to_copy",
+                                        "copy_",
+                                        "zeros_like",
+                                        "native_layer_norm",
+                                        "native_dropout",
+                                        "_softmax",
+                                        "_log_softmax",
+                                        "convolution",
+                                        "cudnn_convolution",
+                                        "cudnn_batch_norm",
+                                        "sum",
+                                        "mean",
+                                        "mul",
+                                        "add",
+                                        "add_",
+                                        "mul_",
+                                        "div",
+                                        "gelu",
+                                        "silu",
+                                        "relu",
+                                        "embedding",
+                                        "index_select",
+                                        "_foreach_add_",
+                                        "_fused_adamw_",
+                                        "threshold_backward",
+                                        "gelu_backward",
+                                        "native_layer_norm_backward",
+                                        "_log_softmax_backward_data",
+                                        NULL};
+    return is_one_of(name, strlen(name), names) || (*name && mp_public_python(name));
+}
+
+bool mp_public_shape(const char *text)
+{
+    static const char *const types[] = {"float", "bfloat", "int", "uint", "bool", "complex", NULL};
+    size_t letters = strcspn(text, " 0123456789"), rest = strspn(text + letters, "0123456789_emfnuzx");
+    const char *sizes = text + letters + rest;
+    if (!is_one_of(text, letters, types) || strncmp(sizes, " [", 2) != 0) return false;
+    sizes += 2 + strspn(sizes + 2, "0123456789, ");
+    if (!strncmp(sizes, "] strides [", 11)) sizes += 11 + strspn(sizes + 11, "0123456789, ");
+    return !strcmp(sizes, "]");
 }
 
 bool mp_public_role(const char *role)

@@ -20,6 +20,9 @@ bool mp_public_thread(const char *name);
 bool mp_public_words(const char *text);
 /* True if a setting's key in a recording's configuration (`length` bytes) has a number as its value. */
 bool mp_public_setting(const char *key, size_t length);
+/* True if an operator's name is public. True if a text is the type and the sizes of a tensor. */
+bool mp_public_operator(const char *name);
+bool mp_public_shape(const char *text);
 /* True if `role`, the part of a process in its job, is empty or a name that memprof or a launcher gives ("loader
  * worker", "trainer"). */
 bool mp_public_role(const char *role);

@@ -6,6 +6,7 @@
 #include "model/module_path.h"
 #include "model/steps_infer.h"
 #include "model/track.h"
+#include "model/uses.h"
 
 void mp_block_rows_start(const struct mp_model *model, const struct mp_window *window, const struct mp_filter *filter,
                          struct mp_block_rows *rows)
@@ -72,6 +73,11 @@ static void fill_row(const struct mp_block_rows *rows, struct mp_row *row)
     uint32_t module = mp_model_module(model, row->block);
     const struct mp_model_label *label = mp_model_label_at(model, row->block, MP_NONE);
     row->module = module ? mp_module_path(model, rows->root, module) : NULL;
+    struct mp_tensor tensor;
+    mp_tensor_of(model, row->block, &tensor);
+    row->shape = tensor.shape ? mp_model_text(model, tensor.shape) : NULL;
+    row->made_by = tensor.operator? mp_model_text(model, tensor.operator) : NULL;
+    row->node = tensor.node ? mp_model_text(model, tensor.node) : NULL;
     row->role = label ? mp_role_name(label->role) : NULL;
     row->label = label && label->name ? mp_model_text(model, label->name) : NULL;
 }

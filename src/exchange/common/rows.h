@@ -27,9 +27,11 @@ struct mp_row {
     uint64_t bytes; /* bytes when it was allocated */
     uint64_t alloc_ns, free_ns, alloc_step, free_step, thread;
     const char *track_device, *layer, *pool, *kind;
-    const char *region;       /* NULL: none */
-    const char *module;       /* the path of the network's module that allocated it; NULL: none */
-    const char *role, *label; /* from its last label; NULL: none */
+    const char *region;                 /* NULL: none */
+    const char *shape, *made_by, *node; /* from the log of operators: type and sizes of its tensor, the operator that
+                                         * made it, the node of backward that ran that; NULL: not known */
+    const char *module;                 /* the path of the network's module that allocated it; NULL: none */
+    const char *role, *label;           /* from its last label; NULL: none */
     uint32_t stack;
     uint64_t requested, stream; /* the request to PyTorch's allocator */
     char torch_pool[24];        /* PyTorch's pair of numbers for the pool, as "0,1"; "": unknown */

@@ -220,6 +220,19 @@ static enum mp_status save_holders(struct saver *s)
     return status;
 }
 
+static enum mp_status save_uses(struct saver *s)
+{
+    MP_VEC(struct mp_block_use) rows = {0};
+    mp_vec_each (const struct mp_model_use, from, &s->model->uses) {
+        const struct mp_block_use row = {from->time_ns, s->numbers[from->block], from->operator, from->node,
+                                         from->shape, from->how};
+        mp_vec_add(&rows, row);
+    }
+    enum mp_status status = mp_writer_uses(s->writer, rows.at, rows.count, s->error);
+    mp_vec_free(&rows);
+    return status;
+}
+
 static enum mp_status save_metadata(struct saver *s)
 {
     const struct mp_model *model = s->model;
@@ -280,6 +293,7 @@ static enum mp_status save_all(struct saver *s)
     if (!status) status = save_events(s);
     if (!status) status = save_labels(s);
     if (!status) status = save_holders(s);
+    if (!status) status = save_uses(s);
     if (!status) status = save_metadata(s);
     if (!status) status = save_requests(s);
     if (!status) status = mp_writer_samples(s->writer, model->samples.at, model->samples.count, s->error);

@@ -66,7 +66,11 @@ static const char sqlite_tables[] =
     "  role TEXT,             -- what the program said last that it holds: parameter, gradient, optimizer_state, ...\n"
     "  label TEXT,            -- and that tensor's name\n"
     "  requested_bytes INTEGER, -- asked of PyTorch's allocator; with stream and pool as far as its history tells\n"
-    "  stream INTEGER, pool TEXT); -- pool: PyTorch's pair of numbers; 0,0 is the default one\n"
+    "  stream INTEGER, pool TEXT, -- pool: PyTorch's pair of numbers; 0,0 is the default one\n"
+    "  shape TEXT,            -- 'float32 [8, 128]', with the operators' log\n"
+    "  operator TEXT, node TEXT); -- what allocated it, and the node of backward that ran that\n"
+    "CREATE TABLE uses (block_id INTEGER, time_ns INTEGER, operator TEXT, node TEXT, shape TEXT, -- operator's end\n"
+    "  how TEXT);             -- letters: r read, w written, o result, v view, m made\n"
     "CREATE TABLE labels (block_id INTEGER, event_id INTEGER, -- after that event; NULL: from the start\n"
     "  role TEXT, label TEXT);\n"
     "CREATE TABLE resizes (block_id INTEGER, event_id INTEGER, bytes INTEGER, -- from that event on\n"
@@ -98,6 +102,7 @@ static const char sqlite_indexes[] =
     "CREATE INDEX blocks_by_track ON blocks(track_id, alloc_event);\n"
     "CREATE INDEX blocks_by_step ON blocks(alloc_step);\n"
     "CREATE INDEX blocks_by_bytes ON blocks(bytes);\n"
+    "CREATE INDEX uses_by_block ON uses(block_id, time_ns);\n"
     "CREATE INDEX events_by_block ON events(block_id);\n"
     "CREATE INDEX events_by_time ON events(time_ns);\n"
     "CREATE INDEX stack_frames_by_frame ON stack_frames(frame_id);\n"
@@ -140,6 +145,7 @@ enum table {
     BLOCKS,
     LABELS,
     RESIZES,
+    USES,
     EVENTS,
     STEPS,
     REGIONS,
@@ -151,11 +157,21 @@ static const struct {
     const char *name;
     unsigned columns;
 } tables[TABLES] = {
-    [RECORDING] = {"recording", 20},      [NOTES] = {"notes", 1},     [TRACKS] = {"tracks", 13},
-    [THREADS] = {"threads", 2},           [STACKS] = {"stacks", 6},   [FRAMES] = {"frames", 7},
-    [STACK_FRAMES] = {"stack_frames", 3}, [BLOCKS] = {"blocks", 20},  [LABELS] = {"labels", 4},
-    [RESIZES] = {"resizes", 3},           [EVENTS] = {"events", 11},  [STEPS] = {"steps", 6},
-    [REGIONS] = {"regions", 4},           [SAMPLES] = {"samples", 3},
+    [RECORDING] = {"recording", 20},
+    [NOTES] = {"notes", 1},
+    [TRACKS] = {"tracks", 13},
+    [THREADS] = {"threads", 2},
+    [STACKS] = {"stacks", 6},
+    [FRAMES] = {"frames", 7},
+    [STACK_FRAMES] = {"stack_frames", 3},
+    [BLOCKS] = {"blocks", 23},
+    [LABELS] = {"labels", 4},
+    [RESIZES] = {"resizes", 3},
+    [USES] = {"uses", 6},
+    [EVENTS] = {"events", 11},
+    [STEPS] = {"steps", 6},
+    [REGIONS] = {"regions", 4},
+    [SAMPLES] = {"samples", 3},
 };
 
 struct database {
@@ -297,15 +313,29 @@ static void put_blocks(struct database *db)
     const struct mp_model_blocks *blocks = &db->model->blocks;
     for (struct mp_row row = {0}; mp_block_rows_next(db->rows, &row) && !db->failed; row.block++) {
         put_stack(db, row.stack);
-        insert(db, BLOCKS, "nntnnnnnnnnnnttttnnt", (uint64_t)row.block, (uint64_t)blocks->track[row.block], row.kind,
+        insert(db, BLOCKS, "nntnnnnnnnnnnttttnntttt", (uint64_t)row.block, (uint64_t)blocks->track[row.block], row.kind,
                blocks->address[row.block], row.bytes, or_null(row.stack), row.thread,
                event_or_null(blocks->alloc_event[row.block]), row.alloc_ns, row.alloc_step,
                event_or_null(blocks->free_event[row.block]), row.free_ns, row.free_step, row.region, row.module,
-               row.role, row.label, row.requested, row.stream, *row.torch_pool ? row.torch_pool : NULL);
+               row.role, row.label, row.requested, row.stream, *row.torch_pool ? row.torch_pool : NULL, row.shape,
+               row.made_by, row.node);
     }
     mp_vec_each (const struct mp_model_resize, resize, &db->model->resizes) {
         if (mp_block_rows_pick(db->rows, resize->block))
             insert(db, RESIZES, "nnn", (uint64_t)resize->block, (uint64_t)resize->event, resize->bytes);
+    }
+}
+
+static void put_uses(struct database *db)
+{
+    mp_vec_each (const struct mp_model_use, use, &db->model->uses) {
+        char how[6] = "";
+        for (unsigned i = 0; i < 5; i++)
+            if (use->how >> i & 1) strncat(how, &"r\0w\0o\0v\0m"[2 * i], 1);
+        if (mp_block_rows_pick(db->rows, use->block))
+            insert(db, USES, "nntttt", (uint64_t)use->block, use->time_ns, mp_model_text(db->model, use->operator),
+                   use->node ? mp_model_text(db->model, use->node) : NULL,
+                   use->shape ? mp_model_text(db->model, use->shape) : NULL, how);
     }
 }
 
@@ -392,6 +422,7 @@ static void put_all(struct database *db, const char *filter)
         insert(db, THREADS, "nt", (uint64_t)model->threads.at[i].tid, mp_model_text(model, model->threads.at[i].name));
     put_blocks(db);
     put_labels(db);
+    put_uses(db);
     for (uint32_t event = window->first; event < window->last && !db->failed; event++)
         put_event(db, event);
     put_spans(db);

@@ -51,6 +51,7 @@ void mp_peak_json(struct mp_json *json, const char *key, const struct mp_model *
     mp_json_number(json, "blocks", peak->blocks);
     mp_json_number(json, "site_count", peak->sites.count);
     mp_json_number(json, "picked_bytes", peak->sites.bytes);
+    if (model->uses.count) mp_json_number(json, "never_read_again_bytes", peak->sites.never_bytes);
     mp_categories_json(json, &peak->categories);
     mp_previous_json(json, model, peak);
     mp_sites_json(json, "sites", model, &peak->sites, &sites);
@@ -103,6 +104,9 @@ void mp_peak_text(struct mp_text *text, const struct mp_model *model, const stru
     mp_rounding_text(text, &peak->rounding);
     if (unbacked && unbacked != MP_BYTES_UNKNOWN)
         mp_say(text, "%s of it had no memory: unmapped or freed beneath PyTorch's allocator\n", mp_bytes(unbacked));
+    if (peak->sites.never_bytes)
+        mp_say(text, "%s of %s at the peak are never read again\n", mp_bytes(peak->sites.never_bytes),
+               mp_bytes(peak->bytes));
     mp_previous_text(text, model, peak, "");
     if (view->filter)
         mp_say(text, "of which %s in %s matching %s\n", mp_bytes(peak->sites.bytes),

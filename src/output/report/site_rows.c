@@ -1,5 +1,7 @@
 #include <math.h>
 
+#include "base/clock.h"
+#include "model/uses.h"
 #include "output/report/categories.h"
 #include "output/report/columns.h"
 #include "output/report/holders.h"
@@ -18,6 +20,7 @@ enum {
 };
 
 #define HOLDERS_SHOWN 2
+#define IDLE_SHOWN_NS (100 * MP_NS_PER_MS) /* shorter times say little */
 
 struct table {
     const struct mp_model *model;
@@ -141,6 +144,40 @@ static void put_metadata(struct mp_json *json, const char *key, const void *of, 
                           .model = table->model, .flat = true));
 }
 
+static const char *group_text(const struct table *table, uint32_t id)
+{
+    return id == MP_NONE ? NULL : mp_intern_get(&table->sites->groups, id, NULL);
+}
+
+#define TENSOR(member) MP_MEMBER(struct mp_site_tensor, member)
+
+MP_GETTER(get_dtype, struct mp_site_tensor, it, value->text = group_text(of, it->dtype))
+MP_GETTER(get_shape, struct mp_site_tensor, it, value->text = group_text(of, it->shape))
+
+static const struct mp_column tensor_columns[] = {
+    {NULL, "dtype", MP_NAME, .get = get_dtype},
+    {NULL, "shape", MP_NAME, .get = get_shape},
+    {NULL, "operator", MP_STRING_OR_NONE, TENSOR(operator)},
+    {NULL, "bytes", MP_BYTES, TENSOR(bytes)},
+    {NULL, "blocks", MP_COUNT, TENSOR(blocks)},
+    {NULL, "idle_ns", MP_DURATION, TENSOR(idle_ns)},
+    {NULL, "read_again_ns", MP_DURATION, TENSOR(again_ns)},
+    {NULL, "until_ns", MP_DURATION, TENSOR(until_ns)},
+    {NULL, "never_read_again_bytes", MP_BYTES, TENSOR(never_bytes)},
+    {NULL},
+};
+
+/* Writes the tensors in a site's blocks, the largest share first. */
+static void put_tensors(struct mp_json *json, const char *key, const void *of, const void *row)
+{
+    const struct table *table = of;
+    const struct mp_site *site = row;
+    if (!site->tensor_count) return;
+    mp_rows_json(json, key,
+                 &MP_ROWS(tensor_columns, table->sites->tensors.at + site->first_tensor, site->tensor_count,
+                          .of = table, .model = table->model, .flat = true));
+}
+
 const struct mp_holders_site *mp_site_held(const struct mp_site_view *view, const struct mp_site *site)
 {
     return view->holders && site->births > 1 ? mp_holders_of(view->holders, site->track, site->stack) : NULL;
@@ -167,6 +204,7 @@ const struct mp_column mp_site_columns[] = {
     {"module", NULL, MP_NAME, .get = get_modules, .place = 7, .only = MODULES, .not_in_text = true},
     {NULL, "freed_at", .put = put_freed, .only = BY_STACK},
     {NULL, "metadata", .put = put_metadata, .only = BY_STACK},
+    {NULL, "tensors", .put = put_tensors, .only = BY_STACK},
     {NULL, "holders", .put = put_holders, .only = HELD},
     {NULL, "group", MP_NAME, .get = get_key, .only = BY_GROUP},
     {"group", NULL, MP_NAME, .get = get_group, .place = 6, .only = BY_GROUP},
@@ -191,6 +229,36 @@ static void freed_row(struct mp_table *table, unsigned columns, const struct mp_
         mp_buffer_printf(&out, "; others at %u more place%s", site->free_count - 1, site->free_count == 2 ? "" : "s");
     mp_table_skip(table, columns);
     mp_table_wide(table, MP_DIM, "freed at %.*s", (int)out.size, (const char *)out.data);
+    mp_table_end_row(table);
+    mp_buffer_free(&out);
+}
+
+/* When a tensor is used, seen from the moment: "; not read for 1.2 s, never again". */
+static void put_idle(struct mp_buffer *out, const struct mp_site_tensor *tensor)
+{
+    if (tensor->idle_ns >= IDLE_SHOWN_NS) mp_buffer_printf(out, "; not read for %s", mp_time(tensor->idle_ns));
+    if (tensor->never_blocks == tensor->blocks)
+        mp_buffer_printf(out, "%s never again", tensor->idle_ns >= IDLE_SHOWN_NS ? "," : "; read");
+    else if (tensor->idle_ns >= IDLE_SHOWN_NS && tensor->again_ns != MP_BYTES_UNKNOWN)
+        mp_buffer_printf(out, ", again after %s", mp_time(tensor->again_ns));
+    if (tensor->never_blocks && tensor->never_blocks < tensor->blocks)
+        mp_buffer_printf(out, "; %s never read again", mp_bytes(tensor->never_bytes));
+}
+
+/* Adds the row "float32 [8, 128..256] of addmm; not read for 1.2 s, again after 0.3 s". */
+static void tensor_row(struct mp_table *table, unsigned columns, const struct table *shown, const struct mp_site *site)
+{
+    if (!site->tensor_count) return;
+    const struct mp_site_tensor *most = &shown->sites->tensors.at[site->first_tensor];
+    const char *name = mp_model_text(shown->model, most->operator);
+    struct mp_buffer out = {0};
+    if (most->dtype != MP_NONE)
+        mp_buffer_printf(&out, "%s %s", group_text(shown, most->dtype), group_text(shown, most->shape));
+    if (*name) mp_buffer_printf(&out, "%s%s", out.size ? " of " : "room of ", name);
+    if (most->blocks < site->blocks) mp_buffer_printf(&out, ", %s of its blocks", mp_count(most->blocks));
+    put_idle(&out, most);
+    mp_table_skip(table, columns);
+    mp_table_wide(table, MP_DIM, "%.*s", (int)out.size, (const char *)out.data);
     mp_table_end_row(table);
     mp_buffer_free(&out);
 }
@@ -230,6 +298,7 @@ static void put_below(struct mp_table *table, unsigned columns, const void *of, 
 {
     const struct table *shown = of;
     if (shown->view->lines) return;
+    tensor_row(table, columns, shown, row);
     freed_row(table, columns, shown->model, shown->sites, row);
     metadata_row(table, columns, shown->model, shown->sites, row);
     const struct mp_holders_site *held = mp_site_held(shown->view, row);

@@ -24,6 +24,7 @@ static const char *const kinds[MP_CHUNK_KINDS] = {
     [MP_CHUNK_LABELS] = "labels",
     [MP_CHUNK_HOLDERS] = "holders",
     [MP_CHUNK_METADATA] = "metadata",
+    [MP_CHUNK_USES] = "operators",
     [MP_CHUNK_REQUESTS] = "requests",
     [MP_CHUNK_PAST] = "past",
     [MP_CHUNK_PAST_PEAKS] = "past_peaks",

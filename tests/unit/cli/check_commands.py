@@ -24,7 +24,7 @@ EXPECTED = HERE / "expected"
 BUILD = pathlib.Path(os.getcwd())
 MEMPROF = str(BUILD / "memprof")
 SOURCE = HERE.parents[2]
-KINDS = ("train", "network", "leaking", "held", "cut", "dropped", "nothing", "hostile")
+KINDS = ("train", "network", "leaking", "held", "used", "cut", "dropped", "nothing", "hostile")
 
 COVERAGE = ["complete", "events", "dropped", "lost_file_bytes", "truncated_stacks", "unattributed_bytes", "sources",
             "notes"]
@@ -110,6 +110,12 @@ TEXTS = {
     "leaks-found": "leaks leaking.mp",
     "leaks-held": "leaks held.mp",
     "holders": "holders held.mp",
+    "peak-used": "peak used.mp",
+    "peak-used-json": "peak used.mp --json",
+    "peak-used-idle": "peak used.mp --group idle",
+    "peak-used-dtype": "peak used.mp --group dtype",
+    "peak-used-shape": "peak used.mp --group shape",
+    "peak-used-operator": "peak used.mp --group operator --filter dtype=float32,shape~128,operator!=gelu",
     "leaks-outstanding": "leaks leaking.mp --outstanding --sort bytes -n 2",
     "report-leaking": "report leaking.mp",
     "steps": "steps train.mp",

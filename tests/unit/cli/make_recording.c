@@ -4,6 +4,7 @@
  *   make_recording FILE train          one whole recording: 3 steps, regions, a leak, two tracks, a base, a mixed stack
  *   make_recording FILE leaking        the same with 40 steps
  *   make_recording FILE held           the same, where the program looked twice for what holds its blocks
+ *   make_recording FILE used           the same as train, with a log of operators
  *   make_recording FILE cut            the same, ended by no clean mark
  *   make_recording FILE dropped        the same; its coverage says that events were lost
  *   make_recording FILE nothing        whole, without a track
@@ -366,6 +367,32 @@ static void put_holders(void)
     mp_vec_free(&rows);
 }
 
+/* What a log of operators says: each block is made by one of two operators, and every third is read again later. */
+static void put_uses(void)
+{
+    static const char *const used_texts[] = {"addmm", "gelu", "MmBackward0", "float32 [8, 128]",
+                                             "float32 [8, 256] strides [1, 8]"};
+    struct mp_string strings[sizeof used_texts / sizeof *used_texts];
+    for (size_t i = 0; i < sizeof strings / sizeof *strings; i++)
+        strings[i] = (struct mp_string){used_texts[i], strlen(used_texts[i])};
+    MUST(mp_writer_strings(writer, strings, sizeof strings / sizeof *strings, &error));
+    MP_VEC(struct mp_block_use) rows = {0};
+    for (size_t block = 0; block < born.count; block++) {
+        struct mp_block_use row = {.time_ns = born.at[block].time_ns,
+                                   .block = block,
+                                   .operator = (uint32_t)(TEXTS + block % 2),
+                                   .shape = block % 5 ? (uint32_t)(TEXTS + 3 + block % 7 / 5) : 0,
+                                   .how = MP_USE_MADE | (block % 5 ? MP_USE_OUTPUT : 0)};
+        if (!mp_vec_push(&rows, row)) exit(1);
+        row.time_ns += 200 * MS;
+        row.node = TEXTS + 2;
+        row.how = MP_USE_READ;
+        if (block % 3 == 0 && row.shape && !mp_vec_push(&rows, row)) exit(1);
+    }
+    MUST(mp_writer_uses(writer, rows.at, rows.count, &error));
+    mp_vec_free(&rows);
+}
+
 static void put_end(uint64_t dropped)
 {
     static const struct mp_sample samples[] = {
@@ -469,6 +496,7 @@ int main(int argc, char **argv)
     else
         training(strcmp(what, "leaking") && strcmp(what, "held") ? 3 : 40);
     if (!strcmp(what, "held")) put_holders();
+    if (!strcmp(what, "used")) put_uses();
     if (!strcmp(what, "cut")) {
         mp_writer_abandon(writer);
     } else {

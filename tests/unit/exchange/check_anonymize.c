@@ -91,6 +91,9 @@ static const char *const known_fields[] = {
     "holder.path",
     "holder.file",
     "metadata of a block.text",
+    "use of a block.operator",
+    "use of a block.node",
+    "use of a block.shape",
     "past site.module",
     "exit.text",
     "frame.more",
@@ -250,6 +253,9 @@ static int make(const char *form, const char *configuration, bool has_past)
     const struct mp_block_metadata metadata[] = {
         {.kind = 1, .text = plant(&p)}, {.kind = 2, .text = plant(&p)}, {.kind = 3, .text = plant(&p)}};
     must(&p, mp_writer_metadata(p.writer, metadata, 3, &p.error));
+    const struct mp_block_use use = {
+        .how = MP_USE_READ, .operator = plant(&p), .node = plant(&p), .shape = plant(&p)};
+    must(&p, mp_writer_uses(p.writer, &use, 1, &p.error));
     plant_row(&p, MP_CHUNK_SEGMENTS);
     plant_row(&p, MP_CHUNK_SEGMENT_PARTS);
     plant_row(&p, MP_CHUNK_CALLS);

@@ -188,11 +188,11 @@ made.export_chrome_trace(sys.argv[1])
                 found[kind] += meta.get("count", 0)
             return found
         self.memprof("import", self.dump(check_told.Values().snapshot()), "-o", self.folder / "told.mp")
-        for name in ("train", "held"):
+        for name in ("train", "held", "used"):
             make_recording(self.folder / f"{name}.made.mp", name)
             self.memprof("anonymize", self.folder / f"{name}.made.mp", "-o", self.folder / f"{name}.mp")  # as memprof writes it
         self.assertGreater(counts(self.folder / "held.mp")["holders"], 0)
-        for name in ("told", "train", "held"):
+        for name in ("told", "train", "held", "used"):
             path = self.folder / f"{name}.mp"
             whole, made = counts(path), {}
             cut = self.put("cut.mp", path.read_bytes()[:-40])

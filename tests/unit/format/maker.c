@@ -383,6 +383,21 @@ static void put_holders(struct maker *maker)
     PUT(mp_writer_holders, MP_CHUNK_HOLDERS, holders, 5);
 }
 
+static void put_uses(struct maker *maker)
+{
+    struct mp_block_use uses[9];
+    memset(uses, 0, sizeof uses);
+    for (size_t i = 0; i < 9; i++) {
+        uses[i].time_ns = below(maker, maker->now + 1);
+        uses[i].block = below(maker, maker->next_block + 100);
+        uses[i].operator = (uint32_t)below(maker, maker->strings);
+        uses[i].node = (uint32_t)below(maker, maker->strings);
+        uses[i].shape = (uint32_t)below(maker, maker->strings);
+        uses[i].how = (uint8_t)below(maker, 32);
+    }
+    PUT(mp_writer_uses, MP_CHUNK_USES, uses, 9);
+}
+
 static void put_metadata(struct maker *maker)
 {
     struct mp_block_metadata metadata[5];
@@ -489,6 +504,7 @@ void make_recording(struct maker *maker, int fd, size_t rounds, size_t events, b
         maker->paths = round % 2;
         if (maker->paths) put_labels(maker);
         if (maker->paths) put_holders(maker);
+        if (maker->paths) put_uses(maker);
         if (maker->paths) put_metadata(maker);
         if (round == 1) put_past(maker);
         if (!round || round % 5 >= 3) put_base(maker, (size_t)below(maker, 20));

@@ -19,7 +19,7 @@ KINDS = {1: "strings", 2: "devices", 3: "tracks", 4: "threads", 5: "modules", 6:
          19: "peaks", 20: "boundaries", 21: "open regions", 22: "past", 23: "past peaks",
          24: "past sites", 25: "requests", 26: "trace", 27: "asides", 28: "holders", 29: "metadata",
          30: "job processes", 31: "job tracks", 32: "job sites", 33: "job holdings", 34: "job findings",
-         35: "job points", 36: "job troubles"}
+         35: "job points", 36: "job troubles", 37: "uses"}
 ALLOC, FREE, RESIZE, OOM, STEP, BEGIN, ENDED, MARK, RESERVED = range(1, 10)
 MASK = (1 << 64) - 1
 

@@ -12,7 +12,7 @@
 #define NUMBERS  offsetof(struct mp_record_config, max_events)
 #define TEXTS    offsetof(struct mp_record_config, step_range)
 /* A new member, of another type or behind the last one, must be added here. */
-_Static_assert(SWITCHES == 18 && NUMBERS == 20 && TEXTS == NUMBERS + 5 * sizeof(uint32_t), "what same() compares");
+_Static_assert(SWITCHES == 19 && NUMBERS == 20 && TEXTS == NUMBERS + 7 * sizeof(uint32_t), "what same() compares");
 
 static void same(const struct mp_record_config *a, const struct mp_record_config *b)
 {
@@ -27,6 +27,8 @@ START_TEST(every_configuration_survives_the_way)
                                          .sample_bytes = bits << 18 | bits,
                                          .host_bytes = bits << 17 | bits,
                                          .holders_ms = bits ^ 200,
+                                         .operators_from = bits ^ 3,
+                                         .operators_to = bits << 11,
                                          .depth = 8 + bits % (MP_DEPTH_MAX - 7)};
         for (unsigned i = 0; i < SWITCHES; i++)
             ((bool *)&there)[i] = bits >> i & 1;

@@ -1,0 +1,87 @@
+#include "analysis/sites/site_tensors.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/map.h"
+#include "base/order.h"
+#include "model/uses.h"
+
+/* Blocks of a site with tensors of one type and as many dimensions, made by one operator. */
+struct kind {
+    uint32_t site;
+    struct mp_shape shape;
+    struct mp_site_tensor of;
+    uint64_t largest;
+};
+
+struct kinds {
+    MP_VEC(struct kind) at;
+    struct mp_map first; /* by site + 1: index + 1 of its first kind */
+    MP_VEC(size_t) next; /* by index: the next one of the site, + 1 */
+};
+
+MP_ORDER(by_site_heaviest_first, struct kind,
+         MP_RISING(site) ?: MP_FALLING(of.bytes) ?: MP_FALLING(of.blocks) ?: MP_RISING(of.operator))
+
+static struct kind *kind_of(struct kinds *kinds, uint32_t site, const struct mp_tensor *tensor,
+                            const struct mp_shape *shape)
+{
+    uint64_t *first = mp_map_at(&kinds->first, (uint64_t)site + 1, NULL);
+    for (size_t at = *first; at; at = kinds->next.at[at - 1]) {
+        struct kind *kind = &kinds->at.at[at - 1];
+        if (kind->of.operator== tensor->operator&& mp_shape_add(&kind->shape, shape)) return kind;
+    }
+    const struct kind kind = {.site = site, .shape = *shape, .of = {.operator= tensor->operator} };
+    mp_vec_add(&kinds->at, kind);
+    mp_vec_add(&kinds->next, *first);
+    *first = kinds->at.count;
+    return &kinds->at.at[kinds->at.count - 1];
+}
+
+static void add_block(struct kinds *kinds, const struct mp_model *model, uint32_t site, uint64_t time_ns,
+                      const struct mp_live_block *live)
+{
+    struct mp_tensor tensor;
+    struct mp_shape shape;
+    struct mp_idle idle;
+    mp_tensor_of(model, live->block, &tensor);
+    if (!tensor.operator&& !tensor.shape) return;
+    mp_shape_read(mp_model_text(model, tensor.shape), &shape);
+    struct kind *kind = kind_of(kinds, site, &tensor, &shape);
+    uint64_t bytes = mp_known(live->bytes);
+    kind->of.bytes += bytes;
+    kind->of.blocks++;
+    mp_idle_at(model, live->block, time_ns, &idle);
+    if (idle.never) kind->of.never_bytes += bytes, kind->of.never_blocks++;
+    if (bytes < kind->largest || idle.since_ns == MP_BYTES_UNKNOWN) return;
+    uint64_t next_ns = idle.again_ns != MP_BYTES_UNKNOWN ? idle.again_ns : idle.freed_ns;
+    kind->largest = bytes;
+    kind->of.idle_ns = time_ns > idle.since_ns ? time_ns - idle.since_ns : 0;
+    kind->of.again_ns = idle.again_ns != MP_BYTES_UNKNOWN ? idle.again_ns - time_ns : MP_BYTES_UNKNOWN;
+    kind->of.until_ns = next_ns != MP_BYTES_UNKNOWN ? next_ns - time_ns : MP_BYTES_UNKNOWN;
+}
+
+void mp_site_tensors_find(const struct mp_model *model, const struct mp_live_blocks *live, const uint32_t *site_of,
+                          struct mp_sites *sites)
+{
+    struct kinds kinds = {0};
+    uint64_t time_ns = live->moment ? model->events.time_ns[live->moment - 1] : 0;
+    for (size_t i = 0; i < live->count; i++)
+        add_block(&kinds, model, site_of[i], time_ns, &live->at[i]);
+    if (kinds.at.count) qsort(kinds.at.at, kinds.at.count, sizeof *kinds.at.at, by_site_heaviest_first);
+    mp_vec_each (struct kind, kind, &kinds.at) {
+        char text[MP_SHAPE_TEXT];
+        struct mp_site *site = &sites->at[kind->site];
+        if (!site->tensor_count++) site->first_tensor = (uint32_t)sites->tensors.count;
+        mp_shape_text(&kind->shape, text, sizeof text);
+        bool known = *kind->shape.dtype;
+        kind->of.dtype = known ? mp_intern_add_text(&sites->groups, kind->shape.dtype) : MP_NONE;
+        kind->of.shape = known ? mp_intern_add_text(&sites->groups, text) : MP_NONE;
+        sites->never_bytes += kind->of.never_bytes;
+        mp_vec_add(&sites->tensors, kind->of);
+    }
+    mp_vec_free(&kinds.at);
+    mp_vec_free(&kinds.next);
+    mp_map_free(&kinds.first);
+}

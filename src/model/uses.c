@@ -1,0 +1,80 @@
+#include "model/uses.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void mp_tensor_of(const struct mp_model *model, uint32_t block, struct mp_tensor *tensor)
+{
+    size_t count;
+    const struct mp_model_use *uses = mp_model_uses_of(model, block, &count);
+    *tensor = (struct mp_tensor){0};
+    if (count && uses[0].how & MP_USE_MADE) tensor->operator= uses[0].operator, tensor->node = uses[0].node;
+    for (size_t i = 0; i < count; i++)
+        if (uses[i].shape && (!tensor->shape || uses[i].how & MP_USE_MADE)) tensor->shape = uses[i].shape;
+}
+
+bool mp_shape_read(const char *text, struct mp_shape *shape)
+{
+    size_t length = strcspn(text, " ");
+    *shape = (struct mp_shape){.dims = 0};
+    if (length >= sizeof shape->dtype || strncmp(text + length, " [", 2) != 0) return false;
+    memcpy(shape->dtype, text, length);
+    const char *at = text + length + 2;
+    while (*at && *at != ']' && shape->dims < MP_SHAPE_DIMS) {
+        char *end;
+        shape->least[shape->dims] = shape->most[shape->dims] = strtoull(at, &end, 10);
+        if (end == at) return false;
+        shape->dims++;
+        at = end + strspn(end, ", ");
+    }
+    return *at == ']';
+}
+
+bool mp_shape_add(struct mp_shape *to, const struct mp_shape *shape)
+{
+    if (to->dims != shape->dims || strcmp(to->dtype, shape->dtype) != 0) return false;
+    for (uint32_t i = 0; i < to->dims; i++) {
+        if (shape->least[i] < to->least[i]) to->least[i] = shape->least[i];
+        if (shape->most[i] > to->most[i]) to->most[i] = shape->most[i];
+    }
+    return true;
+}
+
+void mp_shape_text(const struct mp_shape *shape, char *to, size_t room)
+{
+    size_t used = (size_t)snprintf(to, room, "[");
+    for (uint32_t i = 0; i < shape->dims && used < room; i++) {
+        used += (size_t)snprintf(to + used, room - used, "%s%llu", i ? ", " : "", (unsigned long long)shape->least[i]);
+        if (shape->most[i] > shape->least[i] && used < room)
+            used += (size_t)snprintf(to + used, room - used, "..%llu", (unsigned long long)shape->most[i]);
+    }
+    if (used < room) snprintf(to + used, room - used, "]");
+}
+
+/* A view reads nothing. */
+static bool is_use(const struct mp_model_use *use)
+{
+    return use->how & (MP_USE_READ | MP_USE_WRITTEN | MP_USE_MADE);
+}
+
+void mp_idle_at(const struct mp_model *model, uint32_t block, uint64_t time_ns, struct mp_idle *idle)
+{
+    size_t count;
+    const struct mp_model_use *uses = mp_model_uses_of(model, block, &count);
+    uint32_t freed = model->blocks.free_event[block];
+    uint64_t last_ns = 0, longest_ns = 0;
+    *idle = (struct mp_idle){MP_BYTES_UNKNOWN, MP_BYTES_UNKNOWN, MP_BYTES_UNKNOWN, false};
+    if (freed != MP_NONE) idle->freed_ns = model->events.time_ns[freed];
+    for (size_t i = 0; i < count; i++) {
+        if (!is_use(&uses[i])) continue;
+        if (last_ns && uses[i].time_ns - last_ns > longest_ns) longest_ns = uses[i].time_ns - last_ns;
+        last_ns = uses[i].time_ns;
+        if (last_ns <= time_ns) idle->since_ns = last_ns;
+        if (last_ns > time_ns && idle->again_ns == MP_BYTES_UNKNOWN) idle->again_ns = last_ns;
+    }
+    /* A block without any tensor is the room in which an operator works, until that operator frees it. */
+    bool works = count && !(uses[0].how & ~MP_USE_MADE) && count == 1;
+    idle->never = last_ns && !works && idle->again_ns == MP_BYTES_UNKNOWN &&
+                  (freed != MP_NONE || model->duration_ns - last_ns > longest_ns);
+}

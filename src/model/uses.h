@@ -1,0 +1,39 @@
+/*
+ * What the log of operators says about a block: the tensor in it, the operator that made it, and when it is read. Pure.
+ */
+#pragma once
+
+#include "model/model.h"
+
+#define MP_SHAPE_DIMS 16
+
+/* String ids of the model; 0: not known. */
+struct mp_tensor {
+    uint32_t operator, node; /* the operator that allocated the block; the node of backward that ran it */
+    uint32_t shape;          /* as in struct mp_block_use: of the operator's result, else of the first tensor seen */
+};
+void mp_tensor_of(const struct mp_model *model, uint32_t block, struct mp_tensor *tensor);
+
+/* A shape, or several shapes of one type with equally many dimensions. */
+struct mp_shape {
+    char dtype[24];
+    uint32_t dims;
+    uint64_t least[MP_SHAPE_DIMS], most[MP_SHAPE_DIMS];
+};
+/* Reads "float32 [8, 128]"; false: the text is something else. */
+bool mp_shape_read(const char *text, struct mp_shape *shape);
+/* Adds a shape; false if the type or the number of dimensions differs. */
+bool mp_shape_add(struct mp_shape *to, const struct mp_shape *shape);
+/* Writes "[8, 128..256]", cut to `room`. */
+#define MP_SHAPE_TEXT 512
+void mp_shape_text(const struct mp_shape *shape, char *to, size_t room);
+
+/* When a block is used, seen from a moment. Times of uses are the ends of operators. */
+struct mp_idle {
+    uint64_t since_ns; /* the last use until then; MP_BYTES_UNKNOWN: the log has none */
+    uint64_t again_ns; /* the first use after it; MP_BYTES_UNKNOWN: none */
+    uint64_t freed_ns; /* MP_BYTES_UNKNOWN: never */
+    bool never;        /* it is not used again, although the log goes on for longer than the block was ever idle before
+                        * a use, or the block is freed */
+};
+void mp_idle_at(const struct mp_model *model, uint32_t block, uint64_t time_ns, struct mp_idle *idle);

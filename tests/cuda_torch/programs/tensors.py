@@ -1,0 +1,258 @@
+"""A small network of each kind. In the middle of its work it lists its tensors: tensors.py NAME OUT
+
+OUT gets the storages' addresses with type and sizes of every tensor that Python or autograd's graph has there, as
+PyTorch prints them. The recording has a mark "look" at that moment.
+"""
+import gc
+import json
+import sys
+
+import libmemprof
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils.checkpoint import checkpoint
+
+name, out = sys.argv[1:3]
+torch.manual_seed(0)
+DEVICE = "cuda"
+
+
+def saved_by(roots):
+    """The tensors that autograd's nodes keep."""
+    seen, nodes = set(), [root.grad_fn for root in roots if root.grad_fn is not None]
+    while nodes:
+        node = nodes.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        nodes += [one for one, _ in node.next_functions if one is not None]
+        for member in dir(node):
+            if member.startswith("_saved_") or member == "saved_tensors":
+                try:
+                    value = getattr(node, member)
+                except RuntimeError:
+                    continue
+                yield from (one for one in (value if isinstance(value, (list, tuple)) else [value])
+                            if isinstance(one, torch.Tensor))
+
+
+def look(*roots):
+    libmemprof.mark("look")
+    found = {}
+    for tensor in [*(one for one in gc.get_objects() if isinstance(one, torch.Tensor)), *saved_by(roots)]:
+        if isinstance(tensor, FakeTensor) or not tensor.is_cuda or tensor.layout is not torch.strided:
+            continue
+        try:
+            shapes = found.setdefault(tensor.untyped_storage().data_ptr(), [])
+        except RuntimeError:  # a compiler's tensor without memory
+            continue
+        text = f"{str(tensor.dtype).replace('torch.', '')} {list(tensor.shape)}"
+        if text not in shapes:
+            shapes.append(text)
+    with open(out, "w") as file:
+        json.dump(found, file)
+
+
+class Attention(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads, self.norm = heads, nn.LayerNorm(width)
+        self.qkv, self.proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
+
+    def forward(self, x, past=None):
+        b, t, d = x.shape
+        q, k, v = self.qkv(self.norm(x)).view(b, t, 3, self.heads, d // self.heads).permute(2, 0, 3, 1, 4)
+        if past is not None:
+            k, v = torch.cat([past[0], k], 2), torch.cat([past[1], v], 2)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=past is None)
+        return x + self.proj(y.transpose(1, 2).reshape(b, t, d)), (k, v)
+
+
+class Language(nn.Module):
+    def __init__(self, words=500, width=128, layers=3, experts=0, checkpointed=False):
+        super().__init__()
+        self.embed, self.checkpointed = nn.Embedding(words, width), checkpointed
+        self.attention = nn.ModuleList(Attention(width, 4) for _ in range(layers))
+        self.mlp = nn.ModuleList(Experts(width, experts) if experts else nn.Sequential(
+            nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.GELU(), nn.Dropout(0.1), nn.Linear(4 * width, width))
+            for _ in range(layers))
+        self.head = nn.Linear(width, words)
+
+    def layer(self, i, x):
+        x, _ = self.attention[i](x)
+        return x + self.mlp[i](x)
+
+    def forward(self, tokens):
+        x = self.embed(tokens)
+        for i in range(len(self.mlp)):
+            x = checkpoint(self.layer, i, x, use_reentrant=False) if self.checkpointed else self.layer(i, x)
+        return self.head(x)
+
+
+class Experts(nn.Module):
+    def __init__(self, width, experts):
+        super().__init__()
+        self.gate = nn.Linear(width, experts)
+        self.experts = nn.ModuleList(nn.Linear(width, width) for _ in range(experts))
+
+    def forward(self, x):
+        flat = x.reshape(-1, x.shape[-1])
+        weight, chosen = self.gate(flat).softmax(-1).topk(1)
+        out = torch.zeros_like(flat)
+        for i, expert in enumerate(self.experts):
+            rows = torch.arange(i, len(flat), len(self.experts), device=DEVICE)
+            out = out.index_add(0, rows, expert(flat[rows]) * weight[rows])
+        return out.view_as(x) + chosen.sum() * 0
+
+
+class LoRA(nn.Module):
+    def __init__(self, base, rank=8):
+        super().__init__()
+        self.base = base.requires_grad_(False)
+        self.down, self.up = nn.Linear(base.in_features, rank, False), nn.Linear(rank, base.out_features, False)
+
+    def forward(self, x):
+        return self.base(x) + self.up(self.down(x)) * 2
+
+
+class Conv(nn.Module):
+    def __init__(self, a, b, stride=1):
+        super().__init__()
+        self.body = nn.Sequential(nn.Conv2d(a, b, 3, stride, 1), nn.BatchNorm2d(b), nn.ReLU(True), nn.Conv2d(b, b, 3, 1, 1),
+                                  nn.BatchNorm2d(b))
+        self.skip = nn.Conv2d(a, b, 1, stride)
+
+    def forward(self, x):
+        return F.relu(self.body(x) + self.skip(x))
+
+
+class UNet(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.down, self.middle = Conv(3, 32), Conv(32, 64, 2), Conv(64, 64)
+        self.norm, self.up, self.last = nn.GroupNorm(8, 64), Conv(96, 32), nn.Conv2d(32, 3, 1)
+
+    def forward(self, x):
+        a = self.first(x)
+        b = F.silu(self.norm(self.middle(self.down(a))))
+        return self.last(self.up(torch.cat([a, F.interpolate(b, scale_factor=2)], 1)))
+
+
+def train(model, batch, loss_of, steps=3, amp=False, optimizer=torch.optim.AdamW):
+    model = model.to(DEVICE)
+    optimizer = optimizer([one for one in model.parameters() if one.requires_grad], lr=1e-3)
+    scaler = torch.amp.GradScaler("cuda", enabled=amp)
+    for step in range(steps):
+        data = batch()
+        with torch.autocast("cuda", torch.float16, enabled=amp):
+            loss = loss_of(model, data)
+        if step == steps - 1:
+            look(loss)
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+
+
+def words():
+    return torch.randint(0, 500, (8, 64), device=DEVICE)
+
+
+def of_words(model, tokens):
+    return F.cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
+
+
+def pictures():
+    return torch.randn(16, 3, 32, 32, device=DEVICE)
+
+
+if name == "gpt":
+    train(Language(), words, of_words)
+elif name == "checkpointed":
+    train(Language(checkpointed=True), words, of_words)
+elif name == "moe":
+    train(Language(experts=4), words, of_words)
+elif name == "lora":
+    model = Language().requires_grad_(False)
+    for part in model.attention:
+        part.qkv, part.proj = LoRA(part.qkv), LoRA(part.proj)
+    train(model, words, of_words)
+elif name == "resnet":
+    net = nn.Sequential(Conv(3, 32), Conv(32, 64, 2), Conv(64, 128, 2), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+                        nn.Linear(128, 10))
+    train(net, pictures, lambda model, x: F.cross_entropy(model(x), torch.zeros(16, dtype=torch.long, device=DEVICE)),
+          amp=True, optimizer=torch.optim.SGD)
+elif name == "unet":
+    train(UNet(), pictures, lambda model, x: F.mse_loss(model(x), x))
+elif name == "lstm":
+    class Recurrent(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.cell, self.head = nn.Embedding(500, 64), nn.LSTMCell(64, 128), nn.Linear(128, 500)
+
+        def forward(self, tokens):
+            state = tuple(torch.zeros(len(tokens), 128, device=DEVICE) for _ in range(2))
+            outputs = []
+            for x in self.embed(tokens).unbind(1):
+                state = self.cell(x, state)
+                outputs.append(state[0])
+            return self.head(torch.stack(outputs, 1))
+    train(Recurrent(), words, of_words)
+elif name == "generate":
+    model = Language().to(DEVICE, torch.bfloat16).eval()
+    with torch.inference_mode():
+        x, past = words(), [None] * 3
+        for step in range(6):
+            h = model.embed(x if step == 0 else x[:, -1:])
+            for i in range(3):
+                h, past[i] = model.attention[i](h, past[i])
+                h = h + model.mlp[i](h)
+            x = torch.cat([x, model.head(h[:, -1:]).argmax(-1)], 1)
+        look()
+elif name == "graphs":
+    model, static = Language().to(DEVICE).eval(), words()
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.no_grad(), torch.cuda.stream(side):
+        model(static)
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.no_grad(), torch.cuda.graph(graph):
+        logits = model(static)
+    for _ in range(3):
+        graph.replay()
+    look()
+elif name == "compiled":
+    model = Language()
+    train(torch.compile(model, backend="aot_eager"), words, of_words)
+elif name == "profiled":  # the program has its own profiler, a mode, a subclass and hooks
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Counting(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, arguments=(), named=None):
+            return function(*arguments, **(named or {}))
+
+    class Own(torch.Tensor):
+        pass
+
+    model = Language().to(DEVICE)
+    with torch.profiler.profile(record_shapes=True, profile_memory=True):
+        of_words(model, words()).backward()
+    with Counting():
+        of_words(model, words()).backward()
+    kept = torch.ones(300, 200, device=DEVICE).as_subclass(Own) * 2
+    with torch.autograd.graph.save_on_cpu():
+        of_words(model, words()).backward()
+    try:
+        torch.mm(torch.ones(3, 4, device=DEVICE), torch.ones(3, 4, device=DEVICE))
+    except RuntimeError:
+        pass
+    sparse = torch.eye(50, device=DEVICE).to_sparse()
+    mapped = torch.func.vmap(torch.func.grad(lambda x: (x * x).sum()))(torch.ones(20, 30, device=DEVICE))
+    loss = of_words(model, words())
+    look(loss)
+    loss.backward()
