@@ -321,6 +321,8 @@ class Plan(unittest.TestCase):
                 "memory = (ctypes.c_ulonglong * 3)()\nassert not nvml.nvmlInit_v2()\n"
                 "assert not nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(at))\ntake(1 << 30)\n"
                 "assert not nvml.nvmlDeviceGetName(at, name, 96) + nvml.nvmlDeviceGetMemoryInfo(at, memory)\n"
+                "for unmeasured in ('UtilizationRates', 'Temperature', 'PowerUsage', 'EncoderUtilization'):\n"
+                "    assert getattr(nvml, 'nvmlDeviceGet' + unmeasured)(at, 0, memory) == 3, unmeasured\n"
                 "print(name.value.decode(), *memory)")
         total = 42298834944
         self.assertEqual(self.script(nvml, "--device", "a100-40gb").stdout.rsplit(" ", 3),

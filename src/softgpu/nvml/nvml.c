@@ -448,6 +448,28 @@ EXPORTED int nvmlDeviceGetHandleByPciBusId_v2(const char *id, struct device **to
     return nvmlDeviceGetHandleByIndex_v2(bus - 1, to) == OK ? OK : NOT_FOUND;
 }
 
+/* No kernel runs, so these have no number; programs expect that of some devices. */
+#define UNMEASURED(name, ...)                                                                                          \
+    EXPORTED int name(const struct device *device, __VA_ARGS__)                                                        \
+    {                                                                                                                  \
+        (void)device;                                                                                                  \
+        return initialized ? NOT_SUPPORTED : UNINITIALIZED;                                                            \
+    }
+UNMEASURED(nvmlDeviceGetUtilizationRates, void *)
+UNMEASURED(nvmlDeviceGetTemperature, int, unsigned *)
+UNMEASURED(nvmlDeviceGetTemperatureV, void *)
+UNMEASURED(nvmlDeviceGetTemperatureThreshold, int, unsigned *)
+UNMEASURED(nvmlDeviceGetPowerUsage, unsigned *)
+UNMEASURED(nvmlDeviceGetPowerManagementLimit, unsigned *)
+UNMEASURED(nvmlDeviceGetEnforcedPowerLimit, unsigned *)
+UNMEASURED(nvmlDeviceGetTotalEnergyConsumption, unsigned long long *)
+UNMEASURED(nvmlDeviceGetClockInfo, int, unsigned *)
+UNMEASURED(nvmlDeviceGetMaxClockInfo, int, unsigned *)
+UNMEASURED(nvmlDeviceGetFanSpeed, unsigned *)
+UNMEASURED(nvmlDeviceGetPerformanceState, int *)
+UNMEASURED(nvmlDeviceGetEncoderUtilization, unsigned *, unsigned *)
+UNMEASURED(nvmlDeviceGetDecoderUtilization, unsigned *, unsigned *)
+
 EXPORTED int nvmlDeviceGetNvLinkRemoteDeviceType(const struct device *device, unsigned link, int *to)
 {
     (void)device, (void)link, (void)to;
