@@ -71,9 +71,15 @@ static read_clock *find_in_kernel_library(void)
     return NULL;
 }
 
+static read_clock *_Atomic known;
+
+void mp_clock_spare_counter(void)
+{
+    atomic_store(&known, by_system_call);
+}
+
 static uint64_t ns_of(clockid_t clock)
 {
-    static read_clock *_Atomic known;
     read_clock *read = atomic_load_explicit(&known, memory_order_relaxed);
     if (__builtin_expect(!read, 0)) {
         read = find_in_kernel_library();

@@ -10,5 +10,8 @@
 /* The clock of every event. */
 uint64_t mp_clock_monotonic_ns(void);
 
+/* From now on, reads clocks by system calls alone: the program may forbid itself the processor's counter. */
+void mp_clock_spare_counter(void);
+
 /* The clock of other tools' traces. It is recorded only together with the monotonic clock. */
 uint64_t mp_clock_realtime_ns(void);

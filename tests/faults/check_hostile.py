@@ -63,6 +63,13 @@ class Hostile(harness.TestCase):
         self.assertEqual(len(children), 1)
         self.assertEqual(harness.answer("info", children[0], status=(0, 4))["coverage"]["events"], 200)
 
+    def test_what_a_program_forbids_itself(self):
+        coverage, dropped, _ = self.complete("without-counter")
+        self.assertEqual(dropped, 0)
+        coverage, dropped, result = self.complete("strict-thread")
+        self.assertGreaterEqual(dropped, 100)
+        self.assertIn("seccomp's strict mode", " ".join(coverage["notes"]))
+
     def test_threads_that_never_come_back(self):
         """The collector waits for hooks of these threads for a while, other threads wait for the collector, and drop
         events meanwhile."""

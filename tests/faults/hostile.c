@@ -585,6 +585,37 @@ static int only_these_calls(int count, char **names)
     return 0;
 }
 
+/* The kernel ends a thread that reads the processor's counter now. */
+static int without_counter(void)
+{
+    for (int i = 0; i < 200; i++) {
+        if (i == 100 && prctl(PR_SET_TSC, PR_TSC_SIGSEGV)) return 1;
+        event();
+    }
+    return 0;
+}
+
+/* Only read(), write(), sigreturn() and exit() are left to this thread. */
+static void *restrained(void *unused)
+{
+    (void)unused;
+    for (int i = 0; i < 200; i++) {
+        if (i == 100 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT)) break;
+        event();
+    }
+    __asm__ volatile("syscall" : : "a"(SYS_exit), "D"(0) : "rcx", "r11", "memory");
+    return unused;
+}
+
+static int strict_thread(void)
+{
+    pthread_t thread;
+    if (!start(&thread, restrained, NULL)) return 1;
+    pthread_join(thread, NULL);
+    event();
+    return 0;
+}
+
 static const struct {
     const char *name;
     int (*run)(void);
@@ -604,6 +635,8 @@ static const struct {
     {"sandbox", sandbox, false},
     {"sandbox-before", sandbox, true},
     {"asks-for-errors", asks_for_errors, false},
+    {"without-counter", without_counter, false},
+    {"strict-thread", strict_thread, false},
     {"stacks-that-shrink", stacks_that_shrink, false},
     {"stacks-by-hand", stacks_by_hand, false},
     {"small-alternate-stack", small_alternate_stack, false},

@@ -25,7 +25,9 @@ struct mp_thread *mp_hook_enter(void)
     }
     int saved = errno;
     struct mp_thread *thread = mp_thread_self();
-    if (!thread || !mp_fork_guard(thread)) {
+    bool retired = thread && thread->retired;
+    if (retired && thread->ring) atomic_fetch_add(&thread->ring->dropped, 1);
+    if (!thread || retired || !mp_fork_guard(thread)) {
         errno = saved;
         return NULL;
     }

@@ -18,6 +18,7 @@ struct mp_thread {
     uint32_t refused_in;
     uint64_t refused_ns;
     int saved_errno;      /* the program's, while inside a hook */
+    bool retired;         /* it may make no system call any more: its events are dropped */
     bool full;            /* a wait for room was in vain: drop records until the ring's tail moves */
     bool no_memory;       /* `ring` is NULL because mapping it failed */
     bool waited_for_ring; /* the thread has already waited once for a ring in this session */
