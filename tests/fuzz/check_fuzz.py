@@ -21,6 +21,8 @@ BUILD = pathlib.Path(os.environ.get("MEMPROF_BUILD", os.getcwd())).resolve()
 HERE = pathlib.Path(__file__).resolve().parent
 ROUNDS = "1000" if asserted.LONG else "20"
 NAMES = sorted(path.stem[len("fuzz_"):] for path in HERE.glob("fuzz_*.c"))
+if not (BUILD / "tests/fuzz/replay_attach").exists() and not (BUILD / "tests/fuzz/fuzz_attach").exists():
+    NAMES.remove("attach")  # attach was not built
 
 
 def make_seeds(folder):
@@ -46,6 +48,10 @@ def make_seeds(folder):
     python("make_kineto_seeds.py", folder / "export")
     python("make_kineto_seeds.py", folder / "merge")
     python("make_text_seeds.py", folder)
+    (folder / "attach").mkdir()
+    for name, options in (("plain", []), ("stripped", ["-s"]), ("pointers", ["-fno-asynchronous-unwind-tables"])):
+        subprocess.run([*os.environ.get("CC", "cc").split(), "-O1", "-shared", "-fPIC", *options, "-o",
+                        folder / "attach" / name, HERE.parent / "attach" / "c10.c"], check=True)
 
 
 def inputs_of(folder, target):
