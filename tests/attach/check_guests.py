@@ -225,6 +225,44 @@ class Guests(harness.TestCase):
         names = harness.memprof("report", self.folder / "now.mp").stdout
         self.assertIn("one", names)
 
+    def test_who_may_attach(self):
+        own, foreign = self.start("user", self.c10, before=NOBODY), self.start("user", self.c10)
+        for guest, said in ((own, "the kernel does not let this user attach|kernel refused"),
+                            (foreign, "is another user's, which needs root")):
+            done = subprocess.run([*NOBODY, harness.MEMPROF, "attach", str(guest.pid), "-o", self.open / "x.mp"],
+                                  capture_output=True, text=True)
+            self.assertEqual(done.returncode, 1)
+            self.assertRegex(done.stderr, said)
+            guest.kill()
+        self.assertEqual(list(self.open.iterdir()), [])
+
+    def test_nothing_stays(self):
+        guest = self.start("none", self.c10)
+        begun = subprocess.Popen([harness.MEMPROF, "attach", str(guest.pid), "-o", self.folder / "now.mp"],
+                                 stderr=subprocess.PIPE, text=True)
+        while "attached to process" not in (line := begun.stderr.readline()):
+            self.assertTrue(line)
+        code = pathlib.Path(f"/proc/{guest.pid}/maps").read_text()
+        library = next(line for line in code.splitlines() if line.endswith("libc10.so") and "r-xp" in line)
+        start, end = (int(word, 16) for word in library.split()[0].split("-"))
+
+        def own_code():
+            with open(f"/proc/{guest.pid}/mem", "rb") as memory:
+                memory.seek(start)
+                return memory.read(end - start)
+        probed = own_code()
+        begun.kill()
+        begun.communicate()
+        offset = int(library.split()[2], 16)
+        clean = self.c10.read_bytes()[offset:offset + end - start].ljust(end - start, b"\0")
+        self.assertNotEqual(probed[:len(clean)], clean)  # a breakpoint
+        until = time.monotonic() + harness.TIMEOUT
+        while own_code()[:1024] != clean[:1024] and time.monotonic() < until:
+            time.sleep(0.05)
+        size = clean.rstrip(b"\0")
+        self.assertEqual(own_code()[:len(size)], size)
+        self.assertEqual(guest.communicate("\n")[0], "200 blocks\n")
+
     def test_users_and_deaths(self):
         self.watch("user")
         guest = self.start("die", self.c10)
