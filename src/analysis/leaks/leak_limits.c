@@ -21,6 +21,7 @@ static const struct mp_leak_limit limits[] = {
     LIMIT(TWINS, "repetitions", "that left the same blocks are enough",
           "aim: five engines; no clean trace of tests/leakbench"),
     LIMIT(TWINS_APART, "steps", "from one repetition to the next", "else a start-up is a repetition"),
+    LIMIT(TWINS_DIFFER, "", "part of the bytes by which twins may differ", "PyTorch rounds blocks up by 1 MiB at most"),
     LIMIT(EACH_STEP, "part", "of the steps must leave blocks for the word certain",
           "docs/manual/leaks.md, calibration"),
     LIMIT(REGROWN_STEPS, "steps", "a buffer that grows in fewer is a warm-up or a schedule", TUNED),

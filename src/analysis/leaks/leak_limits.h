@@ -19,8 +19,9 @@
 #define MP_LEAK_GUESSED_STEPS 40
 #define MP_LEAK_WORTH_BYTES   (1u << 20)
 /* leak_twins.h */
-#define MP_LEAK_TWINS       5
-#define MP_LEAK_TWINS_APART 2
+#define MP_LEAK_TWINS        5
+#define MP_LEAK_TWINS_APART  2
+#define MP_LEAK_TWINS_DIFFER 16
 /* leak_confidence.h */
 #define MP_LEAK_EACH_STEP 0.9
 /* leak_regrown.h */

@@ -45,9 +45,11 @@ static void add_behind(const struct mp_model *model, const struct mp_steps *step
     mp_map_free(&stacks);
 }
 
+/* PyTorch's allocator may give a block up to 1 MiB more than was asked for. */
 static bool is_alike(const struct repetition *a, const struct repetition *b)
 {
-    return a->blocks == b->blocks && a->bytes == b->bytes;
+    uint64_t off = a->bytes > b->bytes ? a->bytes - b->bytes : b->bytes - a->bytes;
+    return a->blocks == b->blocks && off <= b->bytes / MP_LEAK_TWINS_DIFFER;
 }
 
 /* True if the repetitions between the first and the last are alike and regular. Sets the twins. */
@@ -56,7 +58,7 @@ static bool are_twins(const struct repetitions *all, bool named, struct mp_leak_
     if (all->count < MP_LEAK_TWINS) return false;
     const struct repetition *one = &all->at[all->count / 2];
     size_t from = !is_alike(&all->at[0], one) && all->at[0].bytes < one->bytes, to = all->count;
-    to -= all->at[to - 1].bytes < one->bytes || all->at[to - 1].blocks < one->blocks;
+    to -= !is_alike(&all->at[to - 1], one) && all->at[to - 1].bytes < one->bytes;
     uint32_t least = UINT32_MAX, most = 0;
     for (size_t i = from; i < to; i++) {
         if (i && i + 1 < all->count && !is_alike(&all->at[i], one)) return false;
