@@ -17,8 +17,8 @@ import time
 import libmemprof
 from libmemprof_torch import TROUBLE, complain, is_of_signal
 
-# One part in so many of the time. A plan's time is not the user's: the strings in a ring that is emptied seldom leave
-# holes in the heap, up to 0.6 MiB a step of a program with a CPU feed, which look like the program's growth.
+# One part in so many of the time. A plan's time is not the user's. Strings in a ring that is emptied seldom leave holes in
+# the heap, up to 0.6 MiB a step of a program with a CPU feed. They look like the program's growth.
 ASKED_SHARE = 10
 SHARE = ASKED_SHARE if "MEMPROF_PLAN" in os.environ else 200
 LOSS_SHARE, LOSS_NS = 20, 500_000_000  # of readings after a pool's end: a part of the time, and so much at once

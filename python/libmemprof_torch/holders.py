@@ -181,6 +181,9 @@ class Look:
                 at = filled.line_of(*holder.container)
                 if at:
                     holder.file, holder.line = at
+                bound = filled.bound_of(*holder.container, holder.sizes) if holder.entries else None
+                if bound is not None:
+                    holder.tell_bound(bound)
         for holder in found:
             holder.container = None  # it has classes of the program
 

@@ -1,6 +1,7 @@
 """The line that fills a container: the program's only line that stores an entry under the container's name. For an
 attribute, only code of its owner's classes counts, since other classes may have an attribute of that name. If several
-lines store entries, or none is visible, the line is unknown. Code is read, never run.
+lines store entries, or none is visible, the line is unknown. The same code often says how many entries there will be.
+Code is read, never run.
 """
 
 import bisect
@@ -12,12 +13,14 @@ import types
 from libmemprof_torch import holders_names as naming
 
 FILL = {"append", "appendleft", "add", "insert", "extend", "extendleft", "update", "setdefault", "put", "put_nowait"}
+DROP = {"pop", "popleft", "popitem"}
 FILL_FIRST = {"heappush", "insort"}  # functions that fill their first argument
 NOT_BETWEEN = {"PUSH_NULL", "EXTENDED_ARG", "CACHE"}
 CODES_MOST = 20_000
 WRAPPED_MOST = 16  # functions and values of closures around one function
 CLOCK_EVERY = 1024  # instructions between two looks at the clock
 STORED_BELOW = {"STORE_SUBSCR": 1, "STORE_SLICE": 2}  # by how many values the container lies below the top
+COMPARED_MOST = 12  # instructions from len() to the comparison
 STORED_MOST = 200  # instructions that make those values
 ENTRY = {"BINARY_SUBSCR", "BINARY_SLICE"}
 MOVED = ("SWAP", "ROT_", "COPY", "DUP_")
@@ -73,6 +76,33 @@ class Filled:
         if of_entries and deeper:  # what puts a new container there fills it no more
             return deeper.pop()
         return found.pop() if len(found) == 1 else None
+
+    def bound_of(self, what, name, of, of_entries, sizes):
+        """The bound that code sets which fills the container: it compares the container's len() and drops entries, or its
+        keys are remainders. `sizes`: numbers of its owner, by name. 0: the bound's value is not visible. None: no such code, or it is unknown."""
+        found = set()
+        for code in self._codes_for(what, of) if not of_entries else ():
+            if name in (*code.co_names, *code.co_varnames, *code.co_cellvars, *code.co_freevars):
+                if self._out_of_time():
+                    return None
+                found.update(_bounds_in(code, name, _NAMED_BY[what]))
+        values = {self._value_of(bound, sizes) for bound in found}
+        return None if not values else values.pop() if len(values) == 1 else 0
+
+    def _value_of(self, bound, sizes):
+        """The number that a bound is. A name may be a global, an attribute of the owner, or a local that is set only once.
+        0: it is unknown."""
+        if type(bound) is int:
+            return bound
+        kind, name, code = bound
+        if kind == ATTRIBUTE:
+            return sizes.get(name, 0)
+        if kind == GLOBAL:
+            namespace = next((each for own, each in self._codes if own is code and each is not None), {})
+            value = dict.get(namespace, name)
+            return value if type(value) is int and value > 0 else 0
+        values = _values_stored(code, name)
+        return values[0] if len(values) == 1 else 0
 
     def _codes_for(self, what, of):
         if what == ATTRIBUTE:
@@ -182,6 +212,76 @@ def _lines_that_fill(code, name, named_by, out_of_time=lambda: False):
         last = NAMED if has_name and loaded == name else loaded
         before.append(each)
     return found | named & unclear, deeper
+
+
+def _values_stored(code, name):
+    """For each instruction that stores under a local's name: the number that it stores, 0: something else."""
+    some = [each for each in dis.get_instructions(code) if each.opname not in NOT_BETWEEN]
+    return [before.argval if _loads_number(before) and before.argval > 0 else 0
+            for before, each in zip(some, some[1:]) if each.opname.startswith("STORE_") and each.argval == name]
+
+
+def _loads_number(each):
+    return each.opname in ("LOAD_CONST", "LOAD_SMALL_INT") and type(each.argval) is int
+
+
+def _bounds_in(code, name, named_by):
+    """The bounds that the code sets for the container: numbers, or (kind, name, code) of what they are loaded from."""
+    some = [each for each in dis.get_instructions(code) if each.opname not in NOT_BETWEEN]
+    fills = _lines_that_fill(code, name, named_by)
+    if not fills or not fills[0]:
+        return set()
+
+    def is_container(each):
+        return each.opname.startswith(named_by) and each.argval == name
+
+    compared, kept, drops = set(), set(), False
+    for place, each in enumerate(some):
+        if each.opname == "COMPARE_OP" and place >= 3:
+            sizes = [at for at in range(max(place - COMPARED_MOST, 0), place) if some[at].argval == "len" and
+                     any(is_container(one) for one in some[at + 1:at + 4]) and
+                     not any(one.opname.startswith(("POP_", "STORE_")) for one in some[at:place])]
+            beside = [one for one in (some[place - 1], some[sizes[0] - 1] if sizes and sizes[0] else some[place - 1])
+                      if not is_container(one)]
+            known = [_named_value(one, code) for one in beside if _named_value(one, code) is not None]
+            if sizes and not any(_loads_number(one) and one.argval <= 0 for one in beside):
+                compared.add(known[0] if known else 0)
+        if each.opname == "DELETE_SUBSCR" or each.opname == "STORE_SUBSCR":
+            container = _loaded_below(some[:place], 1)
+            if container and container[0].startswith(named_by) and container[1] == name:
+                drops |= each.opname == "DELETE_SUBSCR"
+                rest = some[place - 1]
+                if each.opname == "STORE_SUBSCR" and _is_remainder(rest) and _named_value(some[place - 2], code):
+                    kept.add(_named_value(some[place - 2], code))
+        if each.argval in DROP and place and is_container(some[place - 1]):
+            drops = True
+        if each.opname == "BINARY_SLICE" or each.opname == "BUILD_SLICE" or _is_slice(each):
+            last = -each.argval.start if _is_slice(each) else next(
+                (-one.argval for one in some[max(place - 2, 0):place] if _loads_number(one) and one.argval < 0), 0)
+            stored = next((one for one in some[place + 1:place + 4] if one.opname.startswith("STORE_")), None)
+            if last > 0 and stored is not None and stored.argval == name:
+                kept.add(last)
+    return kept | (compared if drops else set())
+
+
+def _is_slice(each):
+    return each.opname == "LOAD_CONST" and type(each.argval) is slice and type(each.argval.start) is int and \
+        each.argval.start < 0 and each.argval.stop is None
+
+
+def _is_remainder(each):
+    return each.opname == "BINARY_MODULO" or each.opname == "BINARY_OP" and each.argrepr == "%"
+
+
+def _named_value(each, code):
+    """A number, or what it is loaded from; None: neither."""
+    if _loads_number(each):
+        return each.argval if each.argval > 0 else None
+    for kind, names in ((GLOBAL, ("LOAD_GLOBAL", "LOAD_NAME")), (LOCAL, ("LOAD_FAST", "LOAD_DEREF")),
+                        (ATTRIBUTE, ("LOAD_ATTR",))):
+        if each.opname.startswith(names) and type(each.argval) is str:
+            return kind, each.argval, code
+    return None
 
 
 def _is_entry(each):

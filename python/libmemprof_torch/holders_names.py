@@ -302,7 +302,8 @@ def key_text(key):
 class Token:
     """One step of a path. `key`: the key of a container's entry, or `*` for several entries. `names`: the key says what
     the entry is, so few of them are shown separately. `classes`: those of an attribute's owner. `unit`: the patterns of
-    the steps that it represents many times. `bound`: (entries, most) of the entry's container."""
+    the steps that it represents many times. `bound`: (entries, most, numbers of its owner by name) of the entry's
+    container; most is None if the container has no bound."""
 
     __slots__ = ("text", "tag", "key", "file", "line", "certain", "names", "classes", "unit", "bound")
 
@@ -320,13 +321,21 @@ class Token:
 class Holder:
     """`path` holds `addresses` of storages; sorted by their number. `container`: (kind of name, name, its function,
     module or classes, whether its entries are filled) for the container of the entries, as holders_filled.py takes it;
-    None: there is none."""
+    None: there is none. `entries`: the number of entries of the growing container, 0 if the container has
+    a bound of its own. `sizes`: numbers of its owner, by name. tell_bound() writes into the path at `told`."""
 
-    __slots__ = ("path", "kind", "certain", "addresses", "file", "line", "container")
+    __slots__ = ("path", "kind", "certain", "addresses", "file", "line", "container", "entries", "sizes", "told")
 
     def __init__(self, path, kind, certain, file, line, container):
         self.path, self.kind, self.certain, self.file, self.line = path, kind, certain, file, line
-        self.container, self.addresses = container, []
+        self.container, self.addresses, self.entries, self.sizes, self.told = container, [], 0, {}, len(path)
+
+    def tell_bound(self, most):
+        """`most`: entries, or 0 if the code says only that there is a bound. The readers know these forms."""
+        if self.entries > most > 0 or not self.entries:
+            return
+        text = f"{self.entries} of at most {most} entries, by its code" if most else f"{self.entries} entries, code drops some"
+        self.path = f"{self.path[:self.told]} ({text}){self.path[self.told:]}"
 
 
 class Names:
@@ -513,15 +522,19 @@ def _numbered(patterns):
         yield [(tokens, address), *[member for _, members in parts for member in members][1:]]
 
 
-def _bound_text(tokens, members):
+def _bounds(tokens, members):
+    """The bounds of the containers whose entries differ, from the outermost on."""
+    return [token.bound or (0, None, {}) for place, token in enumerate(tokens)
+            if token.tag in ("list", "dict", "cache") and token.key is not None and
+            (token.key == "*" or any(other[place].key != token.key for other, _ in members))]
+
+
+def _bound_text(bounds):
     """Added if the outermost container whose entries differ has a bound; of it and bounded ones in its entries, about
     the least full. The readers know this form (src/analysis/holders)."""
-    grows = [token for place, token in enumerate(tokens)
-             if token.tag in ("list", "dict", "cache") and token.key is not None and
-             (token.key == "*" or any(other[place].key != token.key for other, _ in members))]
-    if not grows or grows[0].bound is None:
+    if not bounds or bounds[0][1] is None:
         return ""
-    entries, most = min((token.bound for token in grows if token.bound), key=lambda bound: bound[0] / bound[1])
+    entries, most, _ = min((bound for bound in bounds if bound[1]), key=lambda bound: bound[0] / bound[1])
     return f" ({entries} of at most {most} entries)"
 
 
@@ -564,8 +577,12 @@ def _holder(members, view=""):
     path = texts[0] + path
     if len(path) > PATH_MOST:
         path = path[:PATH_MOST // 2] + " … " + path[-PATH_MOST // 2:]
-    path += _bound_text(first, members) + view
+    bounds = _bounds(first, members)
+    path += _bound_text(bounds)
     found = Holder(path, _kind(first, members), first[0].certain, file, line, _container_of(first, members))
+    found.path += view
+    if bounds and bounds[0][1] is None:
+        found.entries, _, found.sizes = bounds[0]
     found.addresses = [address for _, address in members]
     return found
 
@@ -657,22 +674,24 @@ def _entry(names, container, child, tag, grand=None):
 
 
 def _bound_of(container, owner):
-    """(entries, most) of a container that drops entries beyond a number; None: no known bound."""
+    """(entries, most, numbers of the owner by name); most is None: the container itself drops no entries."""
+    sizes = {}
     if collections.deque in mro_of(type(container)):
         most = collections.deque.maxlen.__get__(container)
     elif type(container) is CACHED:
         most, entries = CACHED.cache_info(container)[2:]
-        return (entries, most) if most else None
+        return entries, most or None, sizes
     else:
         most = None
     for each in (container, owner) if most is None else ():  # a queue, a cache with the usual name for its size
         namespace = dict_of(each) if each is not None else None
         for name, value in dict.items(namespace) if namespace is not None else ():
-            if type(name) is str and name.endswith("maxsize") and type(value) is int and value > 0:
-                most = value
+            if type(name) is str and type(value) is int and value > 0:
+                sizes[name] = value
+                most = value if name.endswith("maxsize") else most
     base = next((each for each in (dict, list, collections.deque) if each in mro_of(type(container))), None)
     entries = base.__len__(container) if base else 0
-    return (entries, most) if most and entries <= most else None
+    return entries, most if most and entries <= most else None, sizes
 
 
 def _steps(names, parent, child, grand, kind):

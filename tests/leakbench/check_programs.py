@@ -5,6 +5,7 @@ number of steps of these (120)."""
 
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -62,6 +63,21 @@ class Programs(harness.TestCase):
             for what, _, leaks in self.leaks("buffers.py", "--fill", fill, "--steps", "400"):
                 with self.subTest(what=what, fill=fill):
                     self.assertEqual((leaks["verdict"], leaks["findings"]), ("clean", []))
+
+    def test_bounds_in_code(self):
+        verdicts = {"bounded": "clean", "unsure": "unknown", "leak": "leak"}
+        parts = re.findall("^def ((?:bounded|unsure|leak)_[a-z]*)", (PROGRAMS / "bounds.py").read_text(), re.M)
+        self.assertGreater(len(parts), 9)
+        for part in parts:
+            recording, right = self.folder / f"{part}.mp", part.split("_")[0]
+            with self.subTest(part=part):
+                harness.record_whole(recording, (PYTHON, PROGRAMS / "bounds.py", part), "--holders")
+                leaks = harness.answer("leaks", recording)
+                finding, = leaks["findings"]
+                self.assertEqual(leaks["verdict"], verdicts[right])
+                self.assertEqual(finding["class"], "retention" if right == "leak" else "bounded")
+                self.assertEqual(finding["confidence"], {"bounded": "certain" if part == "bounded_deque" else "probable",
+                                                         "unsure": "possible", "leak": "certain"}[right])
 
     def test_mended_twins_are_clean(self):
         for program in ("classic.py", "reports.py"):

@@ -300,10 +300,20 @@ static bool ends_in_before(const char *path, const char *end, const char *before
 bool mp_holder_is_bounded(const struct mp_holder *holder, uint64_t *entries, uint64_t *most)
 {
     static const char form[] =
-        " (%" SCNu64 " of at most %" SCNu64 " entries)"; /* the form that holders_names.py writes */
+        " (%" SCNu64 " of at most %" SCNu64 " entries"; /* the form that holders_names.py writes */
     for (const char *at = strstr(holder->path, " ("); at; at = strstr(at + 1, " ("))
         if (sscanf(at, form, entries, most) == 2) return *entries > 0;
     return false;
+}
+
+bool mp_holder_bound_is_code(const struct mp_holder *holder)
+{
+    return strstr(holder->path, " entries, by its code)") != NULL;
+}
+
+bool mp_holder_may_be_bounded(const struct mp_holder *holder)
+{
+    return strstr(holder->path, " entries, code drops some)") != NULL;
 }
 
 enum mp_holder_use mp_holder_use(const char *path, uint32_t *line) /* holders_idle.py writes the path */

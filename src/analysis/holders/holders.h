@@ -45,6 +45,10 @@ void mp_holders_find(const struct mp_model *model, bool only_last, struct mp_hol
 const struct mp_holders_site *mp_holders_of(const struct mp_holders *holders, uint16_t track, uint32_t stack);
 /* True if the outermost growing container on the path has a bound. Sets the entries at the look and the bound. */
 bool mp_holder_is_bounded(const struct mp_holder *holder, uint64_t *entries, uint64_t *most);
+/* True if that bound was read from code, which may not always run. */
+bool mp_holder_bound_is_code(const struct mp_holder *holder);
+/* True if code that fills that container also drops entries, beyond a number that is not known. */
+bool mp_holder_may_be_bounded(const struct mp_holder *holder);
 /* The later uses of the variable at the begin of a path, as a look found them. Blocks of a variable that is not read
  * again may be freed sooner. `line`: the last line of its function that reads it; 0: unknown. */
 enum mp_holder_use {

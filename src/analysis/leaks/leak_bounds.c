@@ -2,21 +2,23 @@
 
 #include "model/model.h"
 
-static const struct mp_holder *bounded_holder(const struct mp_holders *holders, const struct mp_holders_site *site,
-                                              uint64_t *entries, uint64_t *most)
+/* The holder of nine in ten bytes of a site; NULL: there is none, or it is not certain. */
+static const struct mp_holder *holder_of(const struct mp_holders *holders, const struct mp_holders_site *site)
 {
     const struct mp_holder *holder = site && site->count ? &holders->holders.at[site->first] : NULL;
-    bool yes = holder && holder->certain && mp_holder_is_bounded(holder, entries, most) &&
-               holder->bytes * 10 >= site->bytes * 9;
-    return yes ? holder : NULL;
+    return holder && holder->certain && holder->bytes * 10 >= site->bytes * 9 ? holder : NULL;
 }
 
+/* True if containers with a bound, or with one that is not known, hold the blocks of all stacks. */
 static bool are_stacks_bounded(const struct mp_holders *holders, const uint32_t *stacks,
                                const struct mp_leak_finding *finding)
 {
     uint64_t entries, most;
-    for (size_t i = finding->first_stack; i < finding->first_stack + finding->stack_count; i++)
-        if (!bounded_holder(holders, mp_holders_of(holders, finding->track, stacks[i]), &entries, &most)) return false;
+    for (size_t i = finding->first_stack; i < finding->first_stack + finding->stack_count; i++) {
+        const struct mp_holder *holder = holder_of(holders, mp_holders_of(holders, finding->track, stacks[i]));
+        if (!holder || !(mp_holder_is_bounded(holder, &entries, &most) || mp_holder_may_be_bounded(holder)))
+            return false;
+    }
     return true;
 }
 
@@ -46,8 +48,14 @@ void mp_leak_bound(const struct mp_model *model, const struct mp_steps *steps, c
 {
     uint64_t entries, most;
     if (finding->regrown || !mp_leak_is_leak(finding) || finding->class == MP_LEAK_HIDDEN) return;
-    if (!bounded_holder(holders, finding->held, &entries, &most) || !are_stacks_bounded(holders, stacks, finding))
+    const struct mp_holder *holder = holder_of(holders, finding->held);
+    if (!holder || !are_stacks_bounded(holders, stacks, finding)) return;
+    if (!mp_holder_is_bounded(holder, &entries, &most)) {
+        if (!mp_holder_may_be_bounded(holder) || finding->why.freed) return; /* what dropped entries did not stop it */
+        finding->class = MP_LEAK_BOUNDED;
+        finding->entries = holder->blocks;
         return;
+    }
     if (births_at_look(model, steps, finding->held) * 9 > entries * 10) return;
     double each = (double)finding->held->bytes / (double)entries;
     uint64_t now = each > 0 ? (uint64_t)((double)finding->bytes / each + 0.5) : most;

@@ -30,9 +30,12 @@ static const char *missing_fact(const struct mp_leak_finding *finding, const str
 
 void mp_leak_confide(struct mp_leak_finding *finding, const struct mp_holder *holder, bool guessed)
 {
-    if (finding->class == MP_LEAK_BOUNDED) {
-        finding->confidence = MP_LEAK_CERTAIN; /* the bound was read */
-        finding->missing = NULL;
+    if (finding->class == MP_LEAK_BOUNDED) { /* the bound was read: from the container, or from code */
+        bool by_code = holder && mp_holder_bound_is_code(holder);
+        finding->confidence = !finding->most ? MP_LEAK_POSSIBLE : by_code ? MP_LEAK_PROBABLE : MP_LEAK_CERTAIN;
+        finding->missing = !finding->most ? "its code drops entries beyond a number that is not known"
+                           : by_code      ? "the code that drops entries may not always run"
+                                          : NULL;
         return;
     }
     if (!mp_leak_is_leak(finding)) return;

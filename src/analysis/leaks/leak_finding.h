@@ -80,8 +80,8 @@ struct mp_leak_finding {
     uint64_t eta_oom_steps; /* steps until the device is full, from its highest level on; UINT64_MAX: unknown */
     size_t first_stack, stack_count;    /* in mp_leaks.stacks: the stacks of the place that kept several blocks */
     const struct mp_holders_site *held; /* in mp_leaks.holders; NULL: none of its blocks lived at a look */
-    uint64_t entries, most, to_come;    /* class bounded: the container's entries, their bound, and the bytes until it
-                                         * is full */
+    uint64_t entries, most, to_come; /* class bounded: the container's entries, their bound (0: there may be one), and
+                                      * the bytes until it is full */
     /* Findings with the same holder are one cause, and are adjacent. The finding with the highest rate comes first and
      * has the sums of all of them. */
     uint32_t cause; /* number of the cause, from 0 */

@@ -357,6 +357,7 @@ static void find_growing(struct judge *judge)
         mp_leak_causes_find(judge->model, judge->steps, leaks->stacks.at, &leaks->holders, &leaks->findings);
     mp_vec_each (const struct mp_leak_finding, finding, &leaks->findings) {
         leaks->leaks += mp_leak_is_leak(finding);
+        signs->filling += finding->class == MP_LEAK_BOUNDED && !finding->most;
     }
     signs->findings = leaks->findings.count;
     signs->leaks = leaks->leaks;

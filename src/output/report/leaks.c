@@ -105,8 +105,8 @@ static void put_bound(struct mp_json *json, const char *key, const void *of, con
     }
     mp_json_object(json, key);
     mp_json_number(json, "entries", finding->entries);
-    mp_json_number(json, "most", finding->most);
-    mp_json_number(json, "to_come_bytes", finding->to_come);
+    mp_json_known(json, "most", finding->most ? finding->most : MP_BYTES_UNKNOWN);
+    mp_json_known(json, "to_come_bytes", finding->most ? finding->to_come : MP_BYTES_UNKNOWN);
     mp_json_end_object(json);
 }
 
@@ -184,7 +184,9 @@ static void put_kind(struct mp_text *text, const struct mp_leak_finding *finding
         mp_say(text, "; %s %s%s a step", number, finding->class == MP_LEAK_HANDLE ? "handle" : "block",
                strcmp(number, "1") == 0 ? "" : "s");
     }
-    if (finding->class == MP_LEAK_BOUNDED)
+    if (finding->class == MP_LEAK_BOUNDED && !finding->most)
+        mp_say(text, "; growing, may be bounded: its code drops entries");
+    else if (finding->class == MP_LEAK_BOUNDED)
         mp_say(text, "; %s of %s entries, full in %s, +%s to come", mp_count(finding->entries), mp_count(finding->most),
                mp_counted((uint64_t)((double)finding->to_come / finding->bytes_per_step + 0.5), "step"),
                mp_bytes(finding->to_come));
