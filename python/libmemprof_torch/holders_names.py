@@ -16,6 +16,7 @@ OPTIMIZED = 1  # flag of code: its frames have locals of their own
 HOOKS_END = ("_hooks", "_hook")
 NAMESPACES = ("_parameters", "_buffers", "_modules")  # of torch.nn.Module: attributes, as everybody writes them
 PATH_MOST = 400  # characters
+UNTELLING = ("builtins", "collections", "weakref", "functools", "torch", "torch.nn.parameter")
 
 _dict_of_type, _mro_of = type.__dict__["__dict__"].__get__, type.__dict__["__mro__"].__get__
 
@@ -268,7 +269,12 @@ def short_of(found):
 def telling(group):
     """The most telling object of a cycle: one of a class of the program."""
     plain = (dict, list, tuple, types.CellType, types.FrameType)
-    return next((each for each in group[1:] if type(each) not in plain), group[-1])
+    rest = [each for each in group[1:] if type(each) not in plain]
+    for is_telling in (is_own_type, lambda cls: module_of_type(cls) not in UNTELLING):
+        for each in rest:
+            if is_telling(type(each)):
+                return each
+    return rest[0] if rest else group[-1]
 
 
 def array_type(mro):

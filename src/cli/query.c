@@ -163,6 +163,8 @@ static void note_spool(const char *path)
 
 static void free_query(struct mp_query *query)
 {
+    mp_holders_free(&query->holders);
+    mp_held_causes_free(&query->causes);
     mp_form_close(&query->document);
     mp_filter_free(query->filter);
     mp_rules_free(&query->rules);
@@ -226,6 +228,15 @@ int mp_query_end(struct mp_query *query, int status)
     if (!status && mp_query_report_missing(query->view.path, query->model)) status = MP_EXIT_INCOMPLETE;
     free_query(query);
     return status;
+}
+
+void mp_query_hold(struct mp_query *query, const struct mp_peak *peak)
+{
+    if (peak->in_past || !query->model->holders.count) return;
+    mp_holders_find_at(query->model, peak->track, peak->moment, &query->holders);
+    mp_held_causes_find(query->model, peak->track, peak->moment, &query->causes);
+    query->view.holders = &query->holders;
+    query->view.causes = &query->causes;
 }
 
 int mp_query_finish(struct mp_query *query, int status)

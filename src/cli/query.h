@@ -20,6 +20,8 @@ struct mp_query {
     struct mp_document document; /* the document that `text` writes to; document.out NULL: the form is text */
     struct mp_json json;
     bool as_json;
+    struct mp_holders holders; /* view.holders and view.causes point to these once mp_query_hold() has found them */
+    struct mp_held_causes causes;
 };
 
 /* The options of reports, for a command's list. */
@@ -40,6 +42,8 @@ enum mp_status mp_query_filter(const struct mp_query *query, const struct mp_mod
 /* Picks the default track if none was requested. Returns an exit status, after a message if the recording has no
  * track. */
 int mp_query_pick_track(struct mp_query *query);
+/* Finds the holders of the blocks of a peak for the view. */
+void mp_query_hold(struct mp_query *query, const struct mp_peak *peak);
 /* Writes query->text or query->json, reports on stderr what the recording lacks, and frees the query. `status` is the
  * command's exit status so far; after an error, nothing is written. Returns the exit status. */
 int mp_query_finish(struct mp_query *query, int status);

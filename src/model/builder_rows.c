@@ -157,9 +157,12 @@ void mp_builder_end_holders(struct mp_builder *b)
         add_key(b, &keys, from->block, model->looks.count, i);
     }
     sort_keys(&keys);
-    for (size_t i = 0; i < keys.sorted.count; i++) {
+    for (size_t i = 0, since = 0; i < keys.sorted.count; i++) {
         const struct mp_block_holder *from = &b->holders.at[keys.sorted.at[i].row];
+        bool is_first = !i || is_last_of_block(&keys, i - 1);
+        if (is_first || b->holders.at[keys.sorted.at[i - 1].row].path != from->path) since = keys.sorted.at[i].moment;
         const struct mp_model_holder holder = {.block = keys.sorted.at[i].block,
+                                               .since = (uint32_t)since,
                                                .look = (uint32_t)keys.sorted.at[i].moment,
                                                .path = from->path,
                                                .file = from->file,

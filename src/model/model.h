@@ -48,6 +48,7 @@ struct mp_model_label {
 struct mp_model_holder {
     uint32_t block;
     uint32_t look;             /* index into looks; equals the number of looks if the last look's end was lost */
+    uint32_t since;            /* the first of the looks, up to this one, that all found the same path */
     uint32_t path, file, line; /* string ids of path and file (0: unknown); line */
     uint8_t kind;              /* enum mp_holder_kind */
     bool certain;

@@ -268,6 +268,49 @@ if __name__ == "__main__":
     sys.exit(main())
 """
 
+# Each micro-batch's output keeps its graph until the end of the step: the checkpoint's saved input and its gradient.
+MICRO_BATCHES = """
+import torch
+from torch.utils.checkpoint import checkpoint
+layer = torch.nn.Linear(256, 256)
+optimizer = torch.optim.SGD(layer.parameters(), 1e-3)
+
+def update(detaches):
+    outputs = []
+    for micro in range(8):
+        x = torch.randn(256, 256).requires_grad_(True)
+        out = checkpoint(layer, x, use_reentrant=False)
+        out.sum().backward()
+        outputs.append({"out": out.detach() if detaches else out})
+        del x
+    optimizer.step()
+
+for step in range(9):
+    update(DETACHES)
+"""
+
+# A request and its hasher are a cycle; two requests run at a time.
+REQUESTS = """
+import gc, torch
+gc.disable()
+
+class Request:
+    def __init__(self, pixels):
+        self.pixels, self.hasher = pixels, self.hash
+    def hash(self):
+        return 1
+
+def serve():
+    running = []
+    for number in range(40):
+        running.append(Request(torch.ones(1 << 18)))
+        if len(running) > 2:
+            running.pop(0)
+        COLLECT
+
+serve()
+"""
+
 HAS_RUN = """
 import collections, torch
 
@@ -401,6 +444,39 @@ class Recorded(harness.TestCase):
         self.assertEqual(found["run().losses[*]"]["blocks"], 5)
         self.assertEqual(found["run().losses[*]"]["kind"], "local")
         self.assertGreater(found["burst().batches[*]"]["bytes"], 40 << 20)
+
+    def held_at_the_peak(self, text):
+        program = self.folder / "program.py"
+        program.write_text(text)
+        path, _ = self.record(program, options=["--holders"])
+        advice = [change for change in harness.answer("advise", path)["changes"]
+                  if change["pattern"] in ("garbage", "cycle", "kept_graph")]
+        return harness.answer("peak", path), advice, harness.memprof("report", path).stdout
+
+    def test_graphs_that_outlive_their_backward(self):
+        peak, (change,), report = self.held_at_the_peak(MICRO_BATCHES.replace("DETACHES", "False"))
+        fixed, none, _ = self.held_at_the_peak(MICRO_BATCHES.replace("DETACHES", "True"))
+        self.assertEqual((fixed["held"], none), ([], []))
+        held, = peak["held"]
+        self.assertEqual((held["why"], held["path"]), ("graph", "update().outputs[*]"))
+        self.assertIn(".detach()", held["advice"])
+        self.assertEqual(change["pattern"], "kept_graph")
+        real = peak["peak_bytes"] - fixed["peak_bytes"]
+        self.assertGreater(real, 2 << 20)
+        self.assertLess(abs(change["saved_bytes"] - real), real / 5)
+        self.assertIn("of graphs behind their backward pass, held by update().outputs[*]", report)
+        self.assertIn("held by update().outputs[*]['out'].grad_fn", report)
+
+    def test_garbage_that_waits_for_the_collector(self):
+        peak, (change,), report = self.held_at_the_peak(REQUESTS.replace("COLLECT", "pass"))
+        fixed, none, _ = self.held_at_the_peak(REQUESTS.replace("COLLECT", "gc.collect()"))
+        self.assertEqual(none, [])
+        held, = peak["held"]
+        self.assertEqual(held["why"], "garbage")
+        self.assertIn("a cycle of Request", held["path"])
+        self.assertEqual(change["pattern"], "garbage")
+        self.assertLess(abs(change["peak_bytes"] - fixed["peak_bytes"]), 2 << 20)
+        self.assertIn("wait for Python's collector: a cycle of Request", report)
 
     def test_workers_of_a_loader(self):
         for method in ("fork", "spawn"):

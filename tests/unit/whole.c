@@ -37,7 +37,7 @@
 #define FIELDS_mp_file_id(V, T, N)        V(size) V(inode) V(mtime_ns) V(build_id_size) N(build_id)
 #define FIELDS_mp_model_label(V, T, N)    V(block) V(event) V(role) T(name)
 #define FIELDS_mp_model_request(V, T, N)  V(block) N(request)
-#define FIELDS_mp_model_holder(V, T, N)   V(block) V(look) T(path) T(file) V(line) V(kind) V(certain)
+#define FIELDS_mp_model_holder(V, T, N)   V(block) V(look) V(since) T(path) T(file) V(line) V(kind) V(certain)
 #define FIELDS_mp_model_look(V, T, N)     V(time_ns) T(note) V(complete)
 #define FIELDS_mp_model_use(V, T, N)      V(time_ns) V(block) T(operator) T(node) T(shape) V(how)
 #define FIELDS_mp_model_metadata(V, T, N) V(time_ns) V(block) T(text) V(kind) V(again)

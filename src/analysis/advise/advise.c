@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "analysis/advise/checkpoint.h"
+#include "analysis/advise/held.h"
 #include "analysis/advise/lifetimes.h"
 #include "analysis/advise/tune_phases.h"
 #include "analysis/leaks/leaks.h"
@@ -44,7 +45,8 @@ const char *mp_change_pattern_name(enum mp_change_pattern pattern)
     static const char *const names[MP_CHANGE_PATTERNS] = {
         "settings",        "late_zero_grad", "gradients_kept", "gradients_idle",   "held_variables", "fused",
         "one_by_one",      "checkpoint",     "phase_settings", "one_stream",       "idle_variable",  "no_grad",
-        "backward_sooner", "leak",           "chunked_loss",   "evaluation_batch", "collect",        "autocast"};
+        "backward_sooner", "leak",           "chunked_loss",   "evaluation_batch", "collect",        "autocast",
+        "garbage",         "cycle",          "kept_graph"};
     return names[pattern];
 }
 
@@ -262,7 +264,10 @@ static uint32_t *find_leaking(const struct adviser *a, const struct mp_leaks *le
             struct mp_change change = leak_change(leaks, finding);
             bool keeps = mp_leak_is_leak(finding) ||
                          (finding->class == MP_LEAK_RETAINED_ONCE && (change.variable || change.advice));
-            bool is_taken = keeps && finding->stack && finding->track == a->query->track;
+            const struct mp_holders_site *held = finding->held;
+            bool waits = held && held->count && mp_holder_awaits_gc(&leaks->holders.holders.at[held->first]);
+            /* If it waits for Python's collector, held.c knows how much of it is in use. */
+            bool is_taken = keeps && !waits && finding->stack && finding->track == a->query->track;
             bool is_again = is_taken && !change.variable && unheld;
             number = !is_taken ? 0 : is_again ? unheld : (uint32_t)changes->count + 1;
             if (is_taken && !change.variable) unheld = number;
@@ -632,6 +637,7 @@ enum mp_status mp_advise_find(const struct mp_model *model, const struct mp_advi
     mp_lifetimes_propose(model, &a.history, &proposed);
     propose_one_stream(&a, &proposed);
     enum mp_status status = propose_leaks(&a, &proposed, error);
+    if (!status) mp_held_propose(model, query->track, &proposed);
     prove(&a, &proposed);
     add_checkpoints(&a);
     drop_graphs(advise, model->blocks.count);

@@ -35,6 +35,9 @@ enum mp_change_pattern {
     MP_CHANGE_SMALLER_BATCH,   /* for an evaluation */
     MP_CHANGE_COLLECT,         /* Python's garbage collector runs after each step */
     MP_CHANGE_AUTOCAST,
+    MP_CHANGE_GARBAGE,       /* blocks wait for Python's collector */
+    MP_CHANGE_CYCLE,         /* a cycle through C++ that nothing frees */
+    MP_CHANGE_KEPT_GRAPH,    /* kept tensors hold graphs after their backward */
     MP_CHANGE_PATTERNS
 };
 
@@ -64,8 +67,8 @@ struct mp_change {
     struct mp_edits edits;
     uint32_t stack;             /* stack of the affected blocks; 0: several, or not known */
     char *module;               /* path of the module, with * for numbers; NULL: none */
-    char *variable;             /* the variable with its function; for a leak or a graph the holder. NULL */
-    const char *advice;         /* for a leak: how to stop it */
+    char *variable;             /* the variable with its function; for a leak, its like or a graph the holder. NULL */
+    const char *advice;         /* for a leak and its like: how to stop it */
     bool flows;                 /* for idle gradients: other gradients flow through the module */
     bool before_backward;       /* for an idle variable: backward does not need its block */
     size_t modules, modules_of; /* number of changed modules of the path (the first ones); number of all its modules */

@@ -179,6 +179,17 @@ uint32_t mp_phase_turn_of(const struct mp_phases *phases, uint32_t event)
     return before ? (uint32_t)before - 1 : MP_NONE;
 }
 
+uint32_t mp_phase_backward_end(const struct mp_phases *phases, uint32_t event)
+{
+    uint32_t turn = mp_phase_turn_of(phases, event);
+    if (turn == MP_NONE) turn = 0;
+    if (turn < phases->turns.count && !mp_phase_is_backward(phases->turns.at[turn].phase))
+        turn = phases->turns.at[turn].backward;
+    while (turn < phases->turns.count && mp_phase_is_backward(phases->turns.at[turn].phase))
+        turn++;
+    return turn < phases->turns.count ? phases->turns.at[turn].first : MP_NONE;
+}
+
 void mp_phases_free(struct mp_phases *phases)
 {
     free(phases->of_stack);

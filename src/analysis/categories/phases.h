@@ -41,4 +41,6 @@ void mp_phases_find(const struct mp_model *model, struct mp_phases *phases);
 enum mp_phase mp_phase_of_block(const struct mp_phases *phases, const struct mp_model *model, uint32_t block);
 /* The index of the turn that an event belongs to; MP_NONE before the first. */
 uint32_t mp_phase_turn_of(const struct mp_phases *phases, uint32_t event);
+/* The first event after the backward pass that runs at an event, or else after the next one; MP_NONE: none ends. */
+uint32_t mp_phase_backward_end(const struct mp_phases *phases, uint32_t event);
 void mp_phases_free(struct mp_phases *phases);

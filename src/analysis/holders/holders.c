@@ -48,6 +48,21 @@ static uint32_t last_look(const struct mp_model *model, const struct moments *lo
     return MP_NONE;
 }
 
+/* Collects the blocks that live at a moment. */
+static void collect_at(const struct mp_model *model, uint16_t track, uint32_t moment, struct held_blocks *all)
+{
+    for (uint32_t block = 0, next = 0; block < model->blocks.count; block++) {
+        while (next < model->holders.count && model->holders.at[next].block < block)
+            next++;
+        bool found = next < model->holders.count && model->holders.at[next].block == block;
+        if (model->blocks.track[block] != track || !lived_at(model, block, moment)) continue;
+        mp_vec_add(all, ((struct held){.track = track,
+                                       .stack = model->blocks.stack[block],
+                                       .block = block,
+                                       .holder = found ? &model->holders.at[next] : NULL}));
+    }
+}
+
 static void collect(const struct mp_model *model, bool only_last, struct held_blocks *all)
 {
     struct moments looks = {0};
@@ -212,7 +227,8 @@ static bool is_any_missing(const struct mp_holders *holders, size_t first)
     return false;
 }
 
-/* Adds the blocks of one site's last look, sorted by path. */
+/* Adds the blocks of one site's last look, sorted by path. `placements` NULL: blocks without a holder are only counted.
+ */
 static void add_site(const struct mp_model *model, struct mp_holders *holders, const struct mp_placements *placements,
                      const struct held *held, size_t count)
 {
@@ -221,6 +237,9 @@ static void add_site(const struct mp_model *model, struct mp_holders *holders, c
     for (size_t i = 0; i < count; i++) {
         uint64_t bytes = model->blocks.bytes[held[i].block];
         if (bytes == MP_BYTES_UNKNOWN) bytes = 0;
+        site.blocks++;
+        site.bytes += bytes;
+        if (!placements && !held[i].holder) continue;
         struct mp_holder next = holder_of(model, holders, placements, &held[i]);
         struct mp_holder *last =
             holders->holders.count > site.first ? &holders->holders.at[holders->holders.count - 1] : NULL;
@@ -232,13 +251,13 @@ static void add_site(const struct mp_model *model, struct mp_holders *holders, c
         last->gradients = last->gradients && is_gradient(model, held[i].block);
         last->blocks++;
         last->bytes += bytes;
-        site.blocks++;
-        site.bytes += bytes;
     }
-    if (is_any_missing(holders, site.first) && held->look < model->looks.count && model->looks.at[held->look].note)
+    if (placements && is_any_missing(holders, site.first) && held->look < model->looks.count &&
+        model->looks.at[held->look].note)
         site.note = mp_model_text(model, model->looks.at[held->look].note);
     join_alike(holders, site.first);
     site.count = holders->holders.count - site.first;
+    if (!site.count) return;
     qsort(&holders->holders.at[site.first], site.count, sizeof *holders->holders.at, by_bytes);
     mp_vec_add(&holders->sites, site);
 }
@@ -273,6 +292,52 @@ void mp_holders_find(const struct mp_model *model, bool only_last, struct mp_hol
         add_site(model, holders, &placements, &all.at[first], last - first);
     }
     mp_placements_free(&placements);
+    mp_vec_free(&all);
+    if (holders->sites.count) qsort(holders->sites.at, holders->sites.count, sizeof *holders->sites.at, by_site_bytes);
+}
+
+static bool says_something(const struct mp_holders *holders, const struct mp_holders_site *site)
+{
+    const struct mp_holder *first = &holders->holders.at[site->first];
+    return first->kind == MP_HOLDER_UNKNOWN ? mp_holder_awaits_gc(first)
+                                            : first->kind != MP_HOLDER_NATIVE || strcmp(first->path, native_code) > 0;
+}
+
+static size_t known_of(const struct mp_holders *holders, const struct mp_holders_site *site)
+{
+    size_t known = 0;
+    for (size_t i = site->first; i < site->first + site->count; i++)
+        if (strcmp(holders->holders.at[i].path, not_found) != 0 &&
+            strcmp(holders->holders.at[i].path, native_code) != 0)
+            known += holders->holders.at[i].blocks;
+    return known;
+}
+
+void mp_holders_find_at(const struct mp_model *model, uint16_t track, uint32_t moment, struct mp_holders *holders)
+{
+    struct held_blocks all = {0};
+    mp_holders_find(model, false, holders);
+    collect_at(model, track, moment, &all);
+    if (all.count) qsort(all.at, all.count, sizeof *all.at, by_site);
+    for (size_t i = 0, end; i < all.count; i = end) {
+        size_t before = holders->sites.count, known = 0;
+        for (end = i; end < all.count && is_same_site(&all.at[i], &all.at[end]);)
+            known += all.at[end++].holder != NULL;
+        const struct mp_holders_site *other = mp_holders_of(holders, track, all.at[i].stack);
+        if (other && known_of(holders, other) > known) continue;
+        add_site(model, holders, NULL, &all.at[i], end - i);
+        if (holders->sites.count == before) continue;
+        for (size_t k = 0; k < before; k++)
+            if (holders->sites.at[k].track == track && holders->sites.at[k].stack == all.at[i].stack)
+                holders->sites.at[k--] = holders->sites.at[--before];
+        holders->sites.at[before] = holders->sites.at[holders->sites.count - 1];
+        holders->sites.count = before + 1;
+    }
+    for (size_t k = 0; k < holders->sites.count;)
+        if (says_something(holders, &holders->sites.at[k]))
+            k++;
+        else
+            holders->sites.at[k] = holders->sites.at[--holders->sites.count];
     mp_vec_free(&all);
     if (holders->sites.count) qsort(holders->sites.at, holders->sites.count, sizeof *holders->sites.at, by_site_bytes);
 }

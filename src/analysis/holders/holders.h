@@ -41,6 +41,10 @@ struct mp_holders {
 /* `only_last`: only the program's last look counts. Otherwise, for each site, the look that explains most of its blocks
  * counts; if there are several, the last of them. */
 void mp_holders_find(const struct mp_model *model, bool only_last, struct mp_holders *holders);
+/* For the blocks of a track that live after `moment` events: by site, their holders at the last look that found one.
+ * `blocks` and `bytes` of a site count its blocks without a holder, too. If another
+ * look knows holders of more of a site's blocks, it counts. Sites without any known holder are left out. */
+void mp_holders_find_at(const struct mp_model *model, uint16_t track, uint32_t moment, struct mp_holders *holders);
 /* NULL: no block of the stack lived at a look. */
 const struct mp_holders_site *mp_holders_of(const struct mp_holders *holders, uint16_t track, uint32_t stack);
 /* True if the outermost growing container on the path has a bound. Sets the entries at the look and the bound. */

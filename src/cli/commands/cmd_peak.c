@@ -10,6 +10,7 @@ static int find_peak(struct mp_query *query)
     struct mp_peak_query ask = {query->track, query->view.window, query->view.grouping, categories, query->filter};
     mp_peak_find(query->model, &ask, &peak);
     mp_categories_free(categories);
+    mp_query_hold(query, &peak);
     if (query->as_json)
         mp_peak_json(&query->json, NULL, query->model, &peak, &query->view);
     else

@@ -21,6 +21,7 @@ static int write_story(struct mp_query *query, const struct mp_leaks *leaks)
             query->track, query->view.window, {.by = MP_GROUP_STACK}, categories, query->filter};
         mp_peak_find(query->model, &ask, &peak);
         mp_categories_free(categories);
+        mp_query_hold(query, &peak);
         mp_steps_report(query->model, query->track, &query->view.window, &steps);
         story.peak = &peak;
         story.steps = &steps;

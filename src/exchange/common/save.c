@@ -206,7 +206,7 @@ static enum mp_status save_holders(struct saver *s)
         mp_vec_each (const struct mp_model_holder, from, &model->holders) {
             struct mp_block_holder row = {
                 time_ns, s->numbers[from->block], from->kind, from->certain, from->path, from->file, from->line};
-            if (from->look == look) mp_vec_add(&rows, row);
+            if (from->look == look || from->since == look) mp_vec_add(&rows, row);
         }
         struct mp_block_holder last = {.time_ns = time_ns, .block = MP_HOLDER_LOOK};
         if (end) {

@@ -218,6 +218,22 @@ static void put_leak(const struct mp_model *model, const struct mp_change *chang
     mp_buffer_append_text(&words->cost, "saves at least this: other blocks may end with them, too");
 }
 
+static void put_held(const struct mp_model *model, const struct mp_change *change, struct words *words)
+{
+    const char *form = change->pattern == MP_CHANGE_GARBAGE ? "free at once what waits for Python's collector: %s"
+                       : change->pattern == MP_CHANGE_CYCLE ? "break %s, which nothing frees"
+                                                            : "keep no graphs of earlier backward passes in `%s`";
+    struct mp_buffer name = {0};
+    mp_text_clean(&name, change->variable);
+    mp_buffer_append(&name, "", 1);
+    mp_buffer_printf(&words->text, form, (const char *)name.data);
+    mp_buffer_append_text(&words->code, change->advice ? change->advice : "free it as soon as it is not needed");
+    put_line(model, change->stack, &words->code);
+    if (change->pattern == MP_CHANGE_GARBAGE)
+        mp_buffer_append_text(&words->cost, "gc.collect() takes time that grows with the number of objects");
+    mp_buffer_free(&name);
+}
+
 static void put_checkpoint(const struct mp_model *model, const struct mp_change *change, struct words *words)
 {
     mp_buffer_printf(&words->text, "make again in backward what ");
@@ -255,6 +271,11 @@ static void find_words(const struct mp_model *model, const struct mp_change *cha
         break;
     case MP_CHANGE_LEAK:
         put_leak(model, change, words);
+        break;
+    case MP_CHANGE_GARBAGE:
+    case MP_CHANGE_CYCLE:
+    case MP_CHANGE_KEPT_GRAPH:
+        put_held(model, change, words);
         break;
     case MP_CHANGE_IDLE_VARIABLE:
         put_idle(model, change, words);

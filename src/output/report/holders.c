@@ -91,6 +91,59 @@ void mp_holders_site_rows(struct mp_table *table, unsigned column, const struct 
     }
 }
 
+void mp_holders_first_row(struct mp_table *table, unsigned column, const struct mp_model *model,
+                          const struct mp_holders *holders, const struct mp_holders_site *site)
+{
+    const struct mp_holder *holder = &holders->holders.at[site->first];
+    if (holder->kind != MP_HOLDER_UNKNOWN || mp_holder_awaits_gc(holder)) put_row(table, column, model, holder, site);
+}
+
+static const char *of_cause(const struct mp_held_cause *cause)
+{
+    static const char *const words[MP_HELD_WHYS] = {
+        "wait for Python's collector: ", "nothing frees: ", "are of graphs behind their backward pass, held by "};
+    return words[cause->why];
+}
+
+#define CAUSES_SHOWN 3
+#define CAUSE_LEAST  50 /* shown from 1/50 of the peak on */
+
+void mp_held_text(struct mp_text *text, const struct mp_held_causes *causes, uint64_t whole, const char *indent)
+{
+    for (size_t i = 0; causes && i < causes->count && i < CAUSES_SHOWN; i++) {
+        const struct mp_held_cause *cause = &causes->at[i];
+        struct mp_buffer root = {0};
+        if (cause->bytes < whole / CAUSE_LEAST || !cause->bytes) continue;
+        mp_text_clean(&root, cause->root);
+        mp_say(text, "%s`%s` of it %s%.*s (%s)\n", indent, mp_bytes(cause->bytes), of_cause(cause), (int)root.size,
+               (const char *)root.data, mp_counted(cause->blocks, "block"));
+        if (cause->advice) mp_say(text, "%s  %s\n", indent, cause->advice);
+        mp_buffer_free(&root);
+    }
+}
+
+static void get_why(struct mp_value *value, const void *of, const void *row)
+{
+    value->text = mp_held_why_name(((const struct mp_held_cause *)row)->why);
+}
+
+#define CAUSE(member) MP_MEMBER(struct mp_held_cause, member)
+
+static const struct mp_column cause_columns[] = {
+    {NULL, "why", MP_NAME, .get = get_why},    {NULL, "path", MP_NAME, CAUSE(root)},
+    {NULL, "blocks", MP_COUNT, CAUSE(blocks)}, {NULL, "bytes", MP_BYTES, CAUSE(bytes)},
+    {NULL, "advice", MP_NAME, CAUSE(advice)},  {NULL},
+};
+
+void mp_held_json(struct mp_json *json, const struct mp_model *model, const struct mp_held_causes *causes)
+{
+    if (!causes) return;
+    size_t count = 0;
+    while (count < causes->count && causes->at[count].bytes)
+        count++;
+    mp_rows_json(json, "held", &MP_ROWS(cause_columns, causes->at, count, .model = model));
+}
+
 static void put_left_out(struct mp_buffer *to, const char *note)
 {
     const char *remedy = mp_holders_remedy(note);

@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include "analysis/holders/causes.h"
 #include "analysis/holders/holders.h"
 #include "output/report/reports.h"
 
@@ -13,6 +14,13 @@ void mp_holders_site_json(struct mp_json *json, const struct mp_model *model, co
 /* Rows of a table whose last column is `column`; none for a recording without looks. */
 void mp_holders_site_rows(struct mp_table *table, unsigned column, const struct mp_model *model,
                           const struct mp_holders *holders, const struct mp_holders_site *site, size_t limit);
+/* Only the first holder. */
+void mp_holders_first_row(struct mp_table *table, unsigned column, const struct mp_model *model,
+                          const struct mp_holders *holders, const struct mp_holders_site *site);
+/* Lines about what is held for longer than needed, the most bytes first; `whole`: the bytes that these are a part of.
+ * The JSON is the array "held". Nothing if `causes` is NULL. */
+void mp_held_text(struct mp_text *text, const struct mp_held_causes *causes, uint64_t whole, const char *indent);
+void mp_held_json(struct mp_json *json, const struct mp_model *model, const struct mp_held_causes *causes);
 /* The first holder, for a cell: "trainer.history[*], 12 of 12 blocks"; empty if none is known. */
 void mp_holders_first_text(struct mp_buffer *out, const struct mp_model *model, const struct mp_holders *holders,
                            const struct mp_holders_site *site);

@@ -4,12 +4,17 @@
 #include "analysis/device/unbacked.h"
 #include "base/units.h"
 #include "output/report/categories.h"
+#include "output/report/holders.h"
 #include "output/report/reports.h"
 
 static struct mp_site_view site_view(const struct mp_peak *peak, const struct mp_view *view)
 {
-    return (struct mp_site_view){
-        .limit = view->limit, .full_stacks = view->full_stacks, .by = view->grouping.by, .whole = peak->bytes};
+    return (struct mp_site_view){.limit = view->limit,
+                                 .full_stacks = view->full_stacks,
+                                 .by = view->grouping.by,
+                                 .whole = peak->bytes,
+                                 .holders = view->holders,
+                                 .holders_of_all = true};
 }
 
 /* Bytes of the peak that no memory backs; MP_BYTES_UNKNOWN if the recording cannot tell. */
@@ -54,6 +59,7 @@ void mp_peak_json(struct mp_json *json, const char *key, const struct mp_model *
     if (model->uses.count) mp_json_number(json, "never_read_again_bytes", peak->sites.never_bytes);
     mp_categories_json(json, &peak->categories);
     mp_previous_json(json, model, peak);
+    mp_held_json(json, model, view->causes);
     mp_sites_json(json, "sites", model, &peak->sites, &sites);
     mp_coverage_json(json, model);
     mp_json_end_object(json);
@@ -108,6 +114,7 @@ void mp_peak_text(struct mp_text *text, const struct mp_model *model, const stru
         mp_say(text, "%s of %s at the peak are never read again\n", mp_bytes(peak->sites.never_bytes),
                mp_bytes(peak->bytes));
     mp_previous_text(text, model, peak, "");
+    mp_held_text(text, view->causes, peak->bytes, "");
     if (view->filter)
         mp_say(text, "of which %s in %s matching %s\n", mp_bytes(peak->sites.bytes),
                mp_counted(peak->sites.blocks, "block"), view->filter);

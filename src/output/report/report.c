@@ -8,6 +8,7 @@
 #include "output/report/advise.h"
 #include "output/report/categories.h"
 #include "output/report/columns.h"
+#include "output/report/holders.h"
 #include "output/report/reports.h"
 
 /* Fewer than this many ages of blocks are usual in any program. */
@@ -120,8 +121,12 @@ static void put_top_sites(struct mp_text *text, const struct mp_model *model, co
     size_t rows = mp_shown(sites->count, view->limit);
     for (size_t i = 0; births && i < rows; i++)
         if (sites->at[i].births < GROWING_BIRTHS) rows = i;
-    const struct mp_site_view shown = {
-        .limit = rows, .births = births, .whole = births ? 0 : sites->bytes, .lines = !text->document};
+    const struct mp_site_view shown = {.limit = rows,
+                                       .births = births,
+                                       .whole = births ? 0 : sites->bytes,
+                                       .lines = !text->document,
+                                       .holders = births ? NULL : view->holders,
+                                       .holders_of_all = true};
     if (!rows) return;
     mp_sites_text(text, model, sites, &shown);
     if (text->document) mp_say_more(text, births ? 0 : sites->count - rows, view->limit);
@@ -156,6 +161,7 @@ static void put_peak(struct mp_text *text, const struct mp_model *model, const s
         mp_rounding_text(text, &peak->rounding);
     }
     mp_previous_text(text, model, peak, "  ");
+    mp_held_text(text, view->causes, peak->bytes, "  ");
     if (mp_categories_any(&peak->categories) && !mp_is_csv(text)) mp_categories_text(text, &peak->categories);
     put_top_sites(text, model, &peak->sites, view, false);
 }

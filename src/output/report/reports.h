@@ -9,6 +9,7 @@
 #include "analysis/allocator/frag.h"
 #include "analysis/device/device_use.h"
 #include "analysis/device/plan.h"
+#include "analysis/holders/causes.h"
 #include "analysis/leaks/leaks.h"
 #include "analysis/sites/peak.h"
 #include "analysis/sites/steps.h"
@@ -29,6 +30,8 @@ struct mp_view {
     bool outstanding; /* leaks: list blocks that were never freed */
     bool verbose;     /* leaks: the reasons of each finding, and the constants of the rules */
     bool sizes;       /* info: what takes the file's bytes */
+    const struct mp_holders *holders;    /* of the peak's blocks; NULL: not looked for */
+    const struct mp_held_causes *causes; /* likewise */
 };
 
 void mp_coverage_json(struct mp_json *json, const struct mp_model *model);

@@ -180,7 +180,9 @@ static void put_tensors(struct mp_json *json, const char *key, const void *of, c
 
 const struct mp_holders_site *mp_site_held(const struct mp_site_view *view, const struct mp_site *site)
 {
-    return view->holders && site->births > 1 ? mp_holders_of(view->holders, site->track, site->stack) : NULL;
+    return view->holders && (view->holders_of_all || site->births > 1)
+               ? mp_holders_of(view->holders, site->track, site->stack)
+               : NULL;
 }
 
 static void put_holders(struct mp_json *json, const char *key, const void *of, const void *row)
@@ -297,12 +299,15 @@ static void metadata_row(struct mp_table *table, unsigned columns, const struct 
 static void put_below(struct mp_table *table, unsigned columns, const void *of, const void *row)
 {
     const struct table *shown = of;
-    if (shown->view->lines) return;
-    tensor_row(table, columns, shown, row);
-    freed_row(table, columns, shown->model, shown->sites, row);
-    metadata_row(table, columns, shown->model, shown->sites, row);
+    bool lines = shown->view->lines;
+    if (!lines) tensor_row(table, columns, shown, row);
+    if (!lines) freed_row(table, columns, shown->model, shown->sites, row);
+    if (!lines) metadata_row(table, columns, shown->model, shown->sites, row);
     const struct mp_holders_site *held = mp_site_held(shown->view, row);
-    if (held) mp_holders_site_rows(table, columns, shown->model, shown->view->holders, held, HOLDERS_SHOWN);
+    if (held && lines)
+        mp_holders_first_row(table, columns, shown->model, shown->view->holders, held);
+    else if (held)
+        mp_holders_site_rows(table, columns, shown->model, shown->view->holders, held, HOLDERS_SHOWN);
 }
 
 /* ---- the table -------------------------------------------------------------------------------------------------- */

@@ -16,6 +16,7 @@ struct mp_site_view {
     uint64_t whole;                   /* the total for shares; 0: no column */
     bool lines;                       /* text: a numbered line for each site, without heads */
     const struct mp_holders *holders; /* shown below sites with blocks of two or more steps; NULL: not shown */
+    bool holders_of_all;              /* shown below each site */
 };
 
 /* Writes the table. False if it has no rows. */

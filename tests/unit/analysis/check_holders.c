@@ -28,6 +28,7 @@ static void hold(struct mp_model *model, uint32_t block, const char *path, enum 
 {
     struct mp_model_holder holder = {.block = block,
                                      .look = (uint32_t)model->looks.count,
+                                     .since = (uint32_t)model->looks.count,
                                      .path = mp_intern_text(&model->strings, path),
                                      .kind = (uint8_t)kind,
                                      .certain = certain};

@@ -1,0 +1,160 @@
+#include "analysis/advise/held.h"
+
+#include <stdlib.h>
+
+#include "analysis/categories/phases.h"
+#include "analysis/holders/causes.h"
+#include "analysis/sites/peak.h"
+#include "base/memory.h"
+
+#define MOST 16 /* causes with most bytes */
+
+struct finder {
+    const struct mp_model *model;
+    uint16_t track;
+    uint32_t peak; /* number of events before it */
+    struct mp_phases phases;
+    struct mp_held_causes causes;
+    const struct mp_model_holder **row_of; /* by block; NULL: no look found a holder */
+    uint32_t *look_at;                     /* by look: number of events before it */
+    unsigned char *is_dead;                /* by block: its holder is a cycle that no name leads to */
+};
+
+static bool lives_at(const struct finder *f, uint32_t block, uint32_t moment)
+{
+    uint32_t born = f->model->blocks.alloc_event[block], died = f->model->blocks.free_event[block];
+    return (born == MP_NONE || born < moment) && (died == MP_NONE || died >= moment);
+}
+
+static bool is_of_cause(const struct finder *f, uint32_t block, size_t cause)
+{
+    return f->causes.of_block[block] == cause + 1;
+}
+
+static void end_at(const struct finder *f, struct mp_change *change, uint32_t block, uint32_t end)
+{
+    uint32_t born = f->model->blocks.alloc_event[block];
+    if (end != MP_NONE && born != MP_NONE && end > born && end < f->model->blocks.free_event[block])
+        mp_change_end(change, block, end);
+}
+
+/* A graph is of no use after its backward pass. Blocks that other holders keep stay. */
+static void end_graph(const struct finder *f, uint32_t stack, struct mp_change *change)
+{
+    const struct mp_model_blocks *blocks = &f->model->blocks;
+    for (uint32_t block = 0; block < blocks->count; block++) {
+        if (blocks->stack[block] != stack || blocks->track[block] != f->track || blocks->alloc_event[block] == MP_NONE)
+            continue;
+        uint32_t its = f->causes.of_block[block]; /* another path may lead to the same container at another time */
+        if (its ? f->causes.at[its - 1].why == MP_HELD_GRAPH : !f->row_of[block])
+            end_at(f, change, block, mp_phase_backward_end(&f->phases, blocks->alloc_event[block]));
+    }
+}
+
+static bool is_dead(const struct finder *f, const struct mp_model_holder *row)
+{
+    const struct mp_holder holder = {
+        .path = mp_model_text(f->model, row->path), .kind = row->kind, .certain = row->certain};
+    return mp_holder_is_cycle(&holder);
+}
+
+/* The most blocks of a site that were in use at one look that saw everything; 0: none. */
+static size_t most_used(const struct finder *f, const uint32_t *siblings, size_t count)
+{
+    size_t most = 0;
+    for (uint32_t look = 0; look < f->model->looks.count; look++) {
+        size_t used = 0;
+        for (size_t i = 0; f->model->looks.at[look].complete && i < count; i++) {
+            const struct mp_model_holder *row = f->row_of[siblings[i]];
+            used += row && row->look >= look && lives_at(f, siblings[i], f->look_at[look]) &&
+                    (row->since > look || !f->is_dead[siblings[i]]);
+        }
+        if (used > most) most = used;
+    }
+    return most;
+}
+
+/* Objects die in the order in which they were made. A block is dead as soon as so many younger ones were made as are
+ * used at a time, and at the latest when a look found it dead. */
+static void end_dead(const struct finder *f, uint32_t stack, struct mp_change *change)
+{
+    const struct mp_model_blocks *blocks = &f->model->blocks;
+    MP_VEC(uint32_t) siblings = {0};
+    for (uint32_t block = 0; block < blocks->count; block++)
+        if (blocks->stack[block] == stack && blocks->track[block] == f->track) mp_vec_add(&siblings, block);
+    size_t used = most_used(f, siblings.at, siblings.count);
+    for (size_t i = 0; i < siblings.count; i++) {
+        uint32_t block = siblings.at[i], end = MP_NONE;
+        const struct mp_model_holder *row = f->row_of[block];
+        if (row && f->is_dead[block] && row->since < f->model->looks.count) end = f->look_at[row->since];
+        if (used && i + used < siblings.count && blocks->alloc_event[siblings.at[i + used]] < end)
+            end = blocks->alloc_event[siblings.at[i + used]];
+        end_at(f, change, block, end);
+    }
+    mp_vec_free(&siblings);
+}
+
+/* True if changes for leaks already end most of the cause's blocks. */
+static bool is_leak(const struct finder *f, size_t cause, const struct mp_changes *changes)
+{
+    uint64_t ended = 0;
+    for (size_t i = 0; i < changes->count; i++)
+        for (size_t k = 0; changes->at[i].pattern == MP_CHANGE_LEAK && k < changes->at[i].edits.ends.count; k++)
+            ended += is_of_cause(f, changes->at[i].edits.ends.at[k].block, cause);
+    return 2 * ended > f->causes.at[cause].blocks;
+}
+
+static void propose(const struct finder *f, size_t number, struct mp_changes *changes)
+{
+    static const enum mp_change_pattern patterns[MP_HELD_WHYS] = {MP_CHANGE_GARBAGE, MP_CHANGE_CYCLE,
+                                                                  MP_CHANGE_KEPT_GRAPH};
+    const struct mp_held_cause *cause = &f->causes.at[number];
+    struct mp_change change = {.kind = MP_CHANGE_LIFETIME,
+                               .pattern = patterns[cause->why],
+                               .variable = mp_text_copy(cause->root),
+                               .advice = cause->advice,
+                               .stack = cause->stack,
+                               .bytes = cause->bytes};
+    unsigned char *stacks = mp_alloc_zeroed(f->model->stacks.count + 1, 1);
+    for (uint32_t block = 0; block < f->model->blocks.count; block++)
+        if (is_of_cause(f, block, number)) stacks[f->model->blocks.stack[block]] = 1;
+    for (uint32_t stack = 0; stack <= f->model->stacks.count; stack++) {
+        if (!stacks[stack]) continue;
+        if (cause->why == MP_HELD_GRAPH)
+            end_graph(f, stack, &change);
+        else
+            end_dead(f, stack, &change);
+    }
+    free(stacks);
+    mp_edits_sort(&change.edits);
+    mp_vec_add(changes, change);
+}
+
+void mp_held_propose(const struct mp_model *model, uint16_t track, struct mp_changes *changes)
+{
+    struct finder f = {.model = model, .track = track};
+    const struct mp_window window = mp_window_all(model);
+    struct mp_peak peak = {0};
+    mp_peak_locate(model, track, &window, false, &peak);
+    f.peak = peak.moment;
+    mp_held_causes_find(model, track, f.peak, &f.causes);
+    if (f.causes.count) {
+        mp_phases_find(model, &f.phases);
+        f.row_of = mp_alloc_zeroed(model->blocks.count + 1, sizeof(void *));
+        f.look_at = mp_alloc((model->looks.count + 1) * sizeof *f.look_at);
+        f.is_dead = mp_alloc_zeroed(model->blocks.count + 1, 1);
+        for (size_t i = 0; i < model->holders.count; i++) {
+            f.row_of[model->holders.at[i].block] = &model->holders.at[i];
+            f.is_dead[model->holders.at[i].block] = is_dead(&f, &model->holders.at[i]);
+        }
+        for (size_t i = 0; i < model->looks.count; i++)
+            f.look_at[i] = mp_model_events_before(model, model->looks.at[i].time_ns, true);
+        for (size_t i = 0; i < f.causes.count && i < MOST; i++)
+            if (f.causes.at[i].bytes && !is_leak(&f, i, changes)) propose(&f, i, changes);
+        mp_phases_free(&f.phases);
+        free(f.row_of);
+        free(f.is_dead);
+        free(f.look_at);
+    }
+    mp_held_causes_free(&f.causes);
+}
