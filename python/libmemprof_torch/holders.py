@@ -38,6 +38,7 @@ CLIMB_AT_ONCE = 64  # tensors that climb together, and objects whose referrers o
 # every existing reference
 CLIMB_AS_ONE = 16  # so many objects add at most as much to a call as it takes for none
 CLIMB_MOST = 500  # objects above one
+HOME_MOST = 2000  # objects on the way from one back to it
 HEAD_START = 8  # levels that one frame's locals are walked before those of the frame that it calls: four attributes
 
 # Objects of these classes refer to nothing that could hold a tensor.
@@ -137,6 +138,7 @@ class Look:
         self._frames, self._last = naming.Frames(self._last), ()
         self._made = None  # (what _made_since() said), where it was asked for
         self._alone = []  # climbs of tensors that no object of Python refers to
+        self._home_until = None  # when the search for cycles that the collector does not see ends
         self._hooked = None  # nodes by the addresses of their hooks, where those were asked for
         self._marker = []  # the youngest object there is: what Python lists behind it was made later
         begun = self._spent()
@@ -647,7 +649,10 @@ class Look:
             waiting = later
             self._climb_together(climbs, was_whole)
         # The graph of a tensor that was found meanwhile may hold these: the graph of a younger tensor holds older ones.
-        for climb in sorted(reversed(self._alone), key=lambda climb: self.base.is_leaf.__get__(climb.group[0])):
+        # A cycle holds what hangs below it.
+        alone = sorted(reversed(self._alone), key=lambda climb: self.base.is_leaf.__get__(climb.group[0]))
+        for climb in sorted(alone, key=lambda climb: self._tensors[id(climb.group[0])] not in self._left or
+                            not self._way_home(climb.group[0])):
             if self._tensors[id(climb.group[0])] in self._left and not self.out_of_time():
                 self._settle(climb, True)
         self._alone = []
@@ -735,9 +740,58 @@ class Look:
             top = group[0] if top is None else top
             what = ("native" if whole else "lost") + ("" if top is group[0] else " object")
             saved = self._saved_in_own_graph(top) if whole and top is group[0] else None
-            self._top(top, Edge("own graph", saved) if saved else Edge(what, naming.native_text(top), None, False))
+            home = self._way_home(top) if whole and not saved else None
+            self._top(top, Edge("own graph", saved) if saved else Edge("unseen cycle", home) if home else
+                      Edge(what, naming.native_text(top), None, False))
         else:
             self._top(naming.telling(group), Edge("cycle", naming.cycle_text(group), None, whole))
+
+    def _way_home(self, top):
+        """The shortest way from an object that only native code holds back to it, as a text; None: there is none. Only
+        objects that no name leads to may be on it."""
+        order, above, at, seen = [(top, naming.short_of(top))], [-1], 0, {id(top)}
+        if self._home_until is None:  # for all objects together
+            self._home_until = (self._spent() + self._until) // 2
+        while at < len(order) < HOME_MOST and self._spent() < self._home_until:
+            for child, text in self._references(order[at][0]):
+                if child is top:
+                    way, place = [text], at
+                    while place >= 0:
+                        way.append(order[place][1])
+                        place = above[place]
+                    return naming.way_text(way[::-1])
+                if type(child) in PLAIN or id(child) in seen or id(child) in self._seen or \
+                        self.kind_of(type(child)) == "type":
+                    continue
+                seen.add(id(child))
+                order.append((child, text))
+                above.append(at)
+            at += 1
+        return None
+
+    def _references(self, found):
+        """(object, step) of what an object refers to, through C++, too."""
+        base, kind = self.base, self.kind_of(type(found))
+        with contextlib.suppress(RuntimeError, AttributeError):
+            if kind == "tensor":
+                is_leaf = base.is_leaf.__get__(found)
+                if base._is_view(found):
+                    yield base._base.__get__(found), "._base"
+                if is_leaf or base.retains_grad.__get__(found):
+                    yield base.grad.__get__(found), ".grad"
+                if not is_leaf and self._may_read_graph and graphs.has_settled_graph(base, found):
+                    yield base.grad_fn.__get__(found), ".grad_fn"
+            elif kind == "node" and self._may_read_graph:
+                for edge, saved in self._reader.saved_by(found):
+                    yield saved, f".{edge.text}"
+                for function, _ in graphs.next_functions(self.torch, found):
+                    yield function, ""
+                yield graphs.accumulated(found), ".variable"
+                if graphs.may_read_hooks(self.torch):
+                    for hooks in graphs.hooks_of(self.torch, found):
+                        yield hooks, ".hooks"
+        for child in gc.get_referents(found):
+            yield child, naming.reference_text(found, child)
 
     def _saved_in_own_graph(self, tensor):
         """The name under which a node of a tensor's own graph holds this very tensor, such as a value that a hook

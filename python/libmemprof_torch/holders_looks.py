@@ -91,6 +91,7 @@ class Looks:
         self._looking = self._off = self._ended = False
         self._wakes, self.woken_by = False, lambda: None
         self._began_in = os.getpid()
+        self._began_ns, self._was_short = time.monotonic_ns(), False  # the last look lacked time
         self._puts = 0  # times in a row that a look was put off
         self.budget_ns, self.at_steps = holders.BUDGET_NS, False  # --holders was given
         self._in_plan, self._last = "MEMPROF_PLAN" in os.environ, holders_last.LastFrames()
@@ -109,7 +110,16 @@ class Looks:
         if self._may_look() and not self._puts_off() and self._has_reason():
             budget_ms = self._api["holder_due"]()
             if budget_ms:
-                self._look(budget_ms * 1_000_000)
+                self._look(max(budget_ms * 1_000_000, self._more_ns()))
+
+    def _is_usual(self):
+        """--budget was not given."""
+        return self.budget_ns == holders.BUDGET_NS
+
+    def _more_ns(self):
+        """After a look without enough time, the next one may take 1 % of the time that the program has run."""
+        ran_ns = time.monotonic_ns() - self._began_ns
+        return min(END_NS, ran_ns // 100) if self._was_short and self._is_usual() else 0
 
     def _note_last_frames(self):
         if self.at_steps and not self._is_forked() and threading.current_thread() is threading.main_thread():
@@ -132,8 +142,8 @@ class Looks:
             self._ended = True
             if self._has_reason():
                 due_ns = self._api["holder_due"]() * 1_000_000
-                self._look(END_OF_PLAN_NS if self._in_plan and not self._is_forked() else due_ns or
-                           (END_NS if self.at_steps and self.budget_ns == holders.BUDGET_NS else self.budget_ns))
+                self._look(END_OF_PLAN_NS if self._in_plan and not self._is_forked() else
+                           max(due_ns, END_NS) if self.at_steps and self._is_usual() else due_ns or self.budget_ns)
                 self._last.forget()
 
     def _is_forked(self):
@@ -204,6 +214,7 @@ class Looks:
             if addresses:
                 tell(addresses.buffer_info()[0], len(addresses), KINDS.index(holder.kind), int(holder.certain),
                      _encoded(holder.path), _encoded(holder.file or ""), holder.line)
+        self._was_short = not look.complete
         tell(None, 0, 0, int(look.complete), _encoded("; ".join(look.notes)), b"", 0)
 
 

@@ -16,6 +16,7 @@ OPTIMIZED = 1  # flag of code: its frames have locals of their own
 HOOKS_END = ("_hooks", "_hook")
 NAMESPACES = ("_parameters", "_buffers", "_modules")  # of torch.nn.Module: attributes, as everybody writes them
 PATH_MOST = 400  # characters
+WAY_MOST = 160
 UNTELLING = ("builtins", "collections", "weakref", "functools", "torch", "torch.nn.parameter")
 
 _dict_of_type, _mro_of = type.__dict__["__dict__"].__get__, type.__dict__["__mro__"].__get__
@@ -298,6 +299,26 @@ def cycle_text(group):
     return type_name(type(telling(group)))
 
 
+def reference_text(found, child):
+    """The step from an object to one that Python's collector sees below it: an attribute's name, or nothing."""
+    if is_dict(found):
+        key = next((key for key, value in dict.items(found) if value is child), None)
+        return f".{key}" if type(key) is str and key.isidentifier() else "[*]"
+    if type(found) is types.FunctionType:
+        return "()"
+    if type(found) is types.CellType or is_dict(child):
+        return ""
+    if type(found) in (list, tuple, set, collections.deque):
+        return "[*]"
+    return next((f".{name}" for name, value in slots_of(found) if value is child), "")
+
+
+def way_text(steps):
+    """A.b[*].c for a way from an A back to it; a long one is cut in the middle."""
+    text = "".join(steps)
+    return text if len(text) <= WAY_MOST else f"{text[:WAY_MOST // 2]}…{text[-WAY_MOST // 2:]}"
+
+
 def key_text(key):
     if type(key) in (str, int, float, bool, type(None), bytes):
         text = repr(key)
@@ -462,7 +483,8 @@ def _patterns(tokens):
 _UNNAMED = {"native": ("native code", "native"), "native object": ("native code → {}", "native"),
             "lost": ("not found", "unknown"), "lost object": ("not found → {}", "unknown"),
             "own graph": ("a cycle through its own grad_fn, {}", "graph"),
-            "cycle": ("a cycle of {} that gc has not collected yet", "unknown")}
+            "cycle": ("a cycle of {} that gc has not collected yet", "unknown"),
+            "unseen cycle": ("a cycle that gc cannot see: {}", "native")}
 
 
 def _token_of(edge):

@@ -409,6 +409,40 @@ static bool is_of_gradients(const char *path)
 /* As holders_names.py writes them. */
 static const char gc_cycle[] = "a cycle of ", awaits_gc[] = " that gc has not collected yet";
 
+static const char unseen_cycle[] = "a cycle that gc cannot see: ";
+
+static bool is_unseen_cycle(const char *path)
+{
+    return !strncmp(path, unseen_cycle, strlen(unseen_cycle));
+}
+
+/* What breaks a cycle through C++, by a part of the way from an object back to it. */
+static const char *breaks_cycle(const char *path)
+{
+    static const struct {
+        const char *part, *advice;
+    } ways[] = {
+        {".hooks",
+         "a hook closes over what leads back to its tensor: remove() the hook's handle, or let it keep a weak "
+         "reference"},
+        {"._base",
+         "an object keeps views of itself, as FSDP's flat parameter does: set the attribute that keeps them to "
+         "None before the object is dropped"},
+        {".variable.grad", "backward(create_graph=True) makes a parameter and its .grad a cycle: take gradients with "
+                           "torch.autograd.grad(), or set .grad to None after use"},
+        {".grad.grad_fn", "backward(create_graph=True) makes a parameter and its .grad a cycle: take gradients with "
+                          "torch.autograd.grad(), or set .grad to None after use"},
+        {"Backward.", "forward() keeps its result on ctx, whose node the result keeps: ctx.save_for_backward(result) "
+                      "keeps it without a cycle"},
+        {"", "objects refer to one another through C++: set one of these references to None when they are not needed"},
+    };
+    size_t length = strcspn(path + strlen(unseen_cycle), " ") + strlen(unseen_cycle);
+    for (size_t i = 0;; i++) {
+        const char *at = strstr(path, ways[i].part);
+        if ((at && at < path + length) || !*ways[i].part) return ways[i].advice;
+    }
+}
+
 static bool is_gc_cycle(const char *path)
 {
     return !strncmp(path, gc_cycle, strlen(gc_cycle)) && strstr(path, awaits_gc);
@@ -421,7 +455,7 @@ bool mp_holder_awaits_gc(const struct mp_holder *holder)
 
 bool mp_holder_is_cycle(const struct mp_holder *holder)
 {
-    if (mp_holder_awaits_gc(holder)) return true;
+    if (mp_holder_awaits_gc(holder) || is_unseen_cycle(holder->path)) return true;
     return !strncmp(holder->path, own_hooks, strlen(own_hooks)) || is_of_gradients(holder->path);
 }
 
@@ -433,6 +467,7 @@ bool mp_holder_is_native_graph(const char *path)
 size_t mp_holder_root(const char *path)
 {
     const char *entries = strstr(path, "[*]"), *graph = strstr(path, ".grad_fn"), *hook = strstr(path, own_hooks);
+    if (is_unseen_cycle(path)) return strlen(unseen_cycle) + strcspn(path + strlen(unseen_cycle), " ");
     if (hook) return (size_t)(hook - path) + strlen(own_hooks);
     if (is_of_gradients(path)) return strcspn(path, ".");
     if (is_gc_cycle(path)) return (size_t)(strstr(path, awaits_gc) - path) + strlen(awaits_gc);
@@ -456,6 +491,7 @@ const char *mp_holder_advice(const struct mp_holder *holder)
     if (!strcmp(path, autocast_cache))
         return "casts of weights live until the autocast block ends: enter it for each request, or with "
                "cache_enabled=False";
+    if (is_unseen_cycle(path)) return breaks_cycle(path);
     if (!strncmp(path, own_hooks, strlen(own_hooks)))
         return "a hook of a graph keeps a tensor of that graph, and gc cannot see the cycle: keep a weak reference or "
                "a detached tensor in it, or remove() the hook";

@@ -104,3 +104,38 @@ del layers, layer
 # kind: native
 future = torch.futures.Future()
 future.set_result(accuse(torch.zeros(200)))
+
+#--- results-on-a-context
+# holder: a cycle that gc cannot see: KeepsBackward
+# through: grad_fn
+# kind: native
+class Keeps(torch.autograd.Function):
+    @staticmethod
+    def forward(context, x):
+        context.double, context.triple = x * 2, x * 3
+        return context.double, context.triple
+
+    @staticmethod
+    def backward(context, gradient, other):
+        return gradient * 2 + other * 3
+
+weight = torch.ones(30, requires_grad=True)
+for step in range(5):
+    accuse(Keeps.apply(weight)[0])
+
+#--- gradients-of-gradients
+# holder: a cycle that gc cannot see:
+# through: grad
+# kind: native
+for step in range(5):
+    weight = torch.nn.Parameter(torch.ones(40))
+    (accuse(weight) ** 3).sum().backward(create_graph=True)
+del weight
+
+#--- views-of-a-flat-parameter
+# holder: a cycle that gc cannot see: Parameter.views[*]._base
+# kind: native
+for step in range(5):
+    flat = torch.nn.Parameter(accuse(torch.ones(50)))
+    flat.views = [flat[:20], flat[20:]]
+del flat
