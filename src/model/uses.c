@@ -58,7 +58,15 @@ static bool is_use(const struct mp_model_use *use)
     return use->how & (MP_USE_READ | MP_USE_WRITTEN | MP_USE_MADE);
 }
 
-void mp_idle_at(const struct mp_model *model, uint32_t block, uint64_t time_ns, struct mp_idle *idle)
+uint64_t mp_uses_next(const struct mp_model *model, uint64_t time_ns)
+{
+    uint64_t next_ns = MP_BYTES_UNKNOWN;
+    mp_vec_each (const struct mp_model_use, use, &model->uses)
+        if (use->time_ns > time_ns && use->time_ns < next_ns && use->how & ~MP_USE_MADE) next_ns = use->time_ns;
+    return next_ns;
+}
+
+void mp_idle_at(const struct mp_model *model, uint32_t block, uint64_t time_ns, uint64_t next_ns, struct mp_idle *idle)
 {
     size_t count;
     const struct mp_model_use *uses = mp_model_uses_of(model, block, &count);
@@ -73,8 +81,8 @@ void mp_idle_at(const struct mp_model *model, uint32_t block, uint64_t time_ns, 
         if (last_ns <= time_ns) idle->since_ns = last_ns;
         if (last_ns > time_ns && idle->again_ns == MP_BYTES_UNKNOWN) idle->again_ns = last_ns;
     }
-    /* A block without any tensor is the room in which an operator works, until that operator frees it. */
-    bool works = count && !(uses[0].how & ~MP_USE_MADE) && count == 1;
+    /* The operator that runs works in blocks that it frees, and in blocks without any tensor. */
+    bool works = idle->freed_ns < next_ns || (count == 1 && !(uses[0].how & ~MP_USE_MADE));
     idle->never = last_ns && !works && idle->again_ns == MP_BYTES_UNKNOWN &&
                   (freed != MP_NONE || model->duration_ns - last_ns > longest_ns);
 }

@@ -34,6 +34,9 @@ struct mp_idle {
     uint64_t again_ns; /* the first use after it; MP_BYTES_UNKNOWN: none */
     uint64_t freed_ns; /* MP_BYTES_UNKNOWN: never */
     bool never;        /* it is not used again, although the log goes on for longer than the block was ever idle before
-                        * a use, or the block is freed */
+                        * a use, or the block is freed, after the operator that runs at the moment */
 };
-void mp_idle_at(const struct mp_model *model, uint32_t block, uint64_t time_ns, struct mp_idle *idle);
+/* `next_ns`: mp_uses_next() of the moment. */
+void mp_idle_at(const struct mp_model *model, uint32_t block, uint64_t time_ns, uint64_t next_ns, struct mp_idle *idle);
+/* The first end of an operator after a moment; MP_BYTES_UNKNOWN: none. */
+uint64_t mp_uses_next(const struct mp_model *model, uint64_t time_ns);

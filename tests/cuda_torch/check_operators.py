@@ -11,6 +11,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.dont_write_bytecode = True
 import bed
 import harness
+import asserted
 
 PROGRAMS = ("gpt", "checkpointed", "moe", "lora", "resnet", "unet", "lstm", "generate", "graphs", "compiled", "profiled")
 
@@ -34,8 +35,8 @@ class Operators(bed.TestCase):
         return shapes
 
     def test_shapes_are_those_of_pytorch(self):
-        """At a moment in the middle: at least 99 % of the bytes of live blocks have type, sizes and operator, and those
-        of every block that Python or a graph knows are among the tensors that PyTorch prints."""
+        """At a moment in the middle: at least 99 % of the bytes of live blocks have an operator, and type and sizes if a
+        tensor lies in them. Those of every block that Python or a graph knows are as PyTorch prints them."""
         for name in PROGRAMS:
             with self.subTest(name):
                 run = self.run_program(name, "--operators")
@@ -44,7 +45,9 @@ class Operators(bed.TestCase):
                 moment = next(row["time_ns"] for row in run.rows() if row["type"] == "mark" and row["name"] == "look")
                 live = [row for row in run.blocks() if (row["alloc_ns"] or 0) <= moment < (row["free_ns"] or 1 << 63)]
                 whole = sum(row["bytes"] for row in live)
-                told = sum(row["bytes"] for row in live if row["shape"] and row["operator"])
+                # Before 2.8 or so, cuBLAS works in blocks of the allocator in which no tensor lies.
+                told = sum(row["bytes"] for row in live
+                           if row["operator"] and (row["shape"] or row["address"] not in seen))
                 shapes = self.shapes_by_block(run)
                 known = [row for row in live if row["address"] in seen]
                 compared = sum(row["bytes"] for row in known)
@@ -52,8 +55,33 @@ class Operators(bed.TestCase):
                 print(f"{name}: {len(live)} blocks, {whole} bytes: {told / whole:.2%} told; {compared / whole:.2%} "
                       f"compared, of which {right / compared:.2%} as PyTorch prints them", flush=True)
                 self.assertGreaterEqual(told, 0.99 * whole)
-                self.assertGreaterEqual(compared, 0.95 * whole)
+                shaped = sum(row["bytes"] for row in live if row["shape"])
+                self.assertGreaterEqual(compared, 0.95 * shaped)
                 self.assertGreaterEqual(right, 0.99 * compared)
+
+    def test_idle_blocks_may_go(self):
+        """Every block that is said to be never read again is freed by a `del` at the peak in a changed program, with the
+        same result, and the peak falls by it; a program without one that is read again fails."""
+        out = self.folder / "out.json"
+        run = self.execute("idle", "none", "0", out, options=("--operators",))
+        result, peak = json.loads(out.read_text())
+        answer = harness.answer("peak", run.path, "--track", "cuda:0/torch", "--limit", "0")
+        self.assertEqual(answer["peak_bytes"], peak)
+        moment = next(row["time_ns"] for row in run.rows() if row["type"] == "mark" and row["name"] == "moment")
+        held = [row for row in run.blocks() if row["alloc_ns"] <= moment < (row["free_ns"] or 1 << 63)
+                and row["operator"] == "repeat"]
+        never, again = held[0::2], held[1::2]
+        self.assertEqual((len(never), len(again)), (20, 20))
+        self.assertEqual(answer["never_read_again_bytes"], sum(row["bytes"] for row in never))
+        idle = {group["group"]: group for group in harness.answer(
+            "peak", run.path, "--track", "cuda:0/torch", "--group", "idle", "--filter", "operator=repeat")["sites"]}
+        self.assertEqual((idle["never read again"]["blocks"], idle["read again"]["blocks"]), (20, 20))
+        for number in range(20) if asserted.LONG else (1, 6, 14):
+            for kind, block in (("never", never[number]), ("again", again[number])):
+                self.execute("idle", kind, str(number), out)
+                found, lower = json.loads(out.read_text())
+                self.assertEqual(peak - lower, block["bytes"])
+                self.assertEqual(found, result if kind == "never" else "AttributeError")
 
     def test_memory_is_as_without_the_log(self):
         for name in PROGRAMS:

@@ -77,6 +77,10 @@ void mp_groups_open(const struct mp_model *model, const struct mp_grouping *grou
         if (!grouping->categories) groups->made = mp_categories_make(model, grouping->rules);
         groups->categories = grouping->categories ? grouping->categories : groups->made;
         return;
+    case MP_GROUP_IDLE:
+        groups->time_ns = moment ? model->events.time_ns[moment - 1] : 0;
+        groups->next_ns = mp_uses_next(model, groups->time_ns);
+        return;
     case MP_GROUP_MODULE:
         groups->root = mp_module_root(model);
         return;
@@ -173,8 +177,7 @@ static void name_tensor(struct mp_groups *groups, uint32_t block, enum mp_group_
     struct mp_shape shape;
     char text[MP_SHAPE_TEXT];
     mp_tensor_of(model, block, &tensor);
-    if (by == MP_GROUP_OPERATOR)
-        mp_buffer_append_text(&groups->text, mp_model_text(model, tensor.operator));
+    if (by == MP_GROUP_OPERATOR) mp_buffer_append_text(&groups->text, mp_model_text(model, tensor.operator));
     if (by == MP_GROUP_OPERATOR || !mp_shape_read(mp_model_text(model, tensor.shape), &shape)) return;
     mp_shape_text(&shape, text, sizeof text);
     mp_buffer_printf(&groups->text, "%s%s%s", shape.dtype, by == MP_GROUP_SHAPE ? " " : "",
@@ -185,8 +188,7 @@ static void name_idle(struct mp_groups *groups, uint32_t block)
 {
     const struct mp_model *model = groups->model;
     struct mp_idle idle;
-    uint64_t time_ns = groups->moment ? model->events.time_ns[groups->moment - 1] : 0;
-    mp_idle_at(model, block, time_ns, &idle);
+    mp_idle_at(model, block, groups->time_ns, groups->next_ns, &idle);
     if (idle.since_ns == MP_BYTES_UNKNOWN) return;
     mp_buffer_append_text(&groups->text, idle.never                          ? "never read again"
                                          : idle.again_ns == MP_BYTES_UNKNOWN ? "not read again in the recording"

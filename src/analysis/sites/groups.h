@@ -61,6 +61,7 @@ struct mp_groups {
     struct mp_stack_lines lines;
     struct mp_buffer text;
     uint32_t moment;
+    uint64_t time_ns, next_ns; /* MP_GROUP_IDLE: of the moment, and of the next end of an operator */
     uint32_t *regions;
     struct mp_placements placements;
     const struct mp_categories *categories;

@@ -40,7 +40,7 @@ static struct kind *kind_of(struct kinds *kinds, uint32_t site, const struct mp_
 }
 
 static void add_block(struct kinds *kinds, const struct mp_model *model, uint32_t site, uint64_t time_ns,
-                      const struct mp_live_block *live)
+                      uint64_t next_ns, const struct mp_live_block *live)
 {
     struct mp_tensor tensor;
     struct mp_shape shape;
@@ -52,14 +52,14 @@ static void add_block(struct kinds *kinds, const struct mp_model *model, uint32_
     uint64_t bytes = mp_known(live->bytes);
     kind->of.bytes += bytes;
     kind->of.blocks++;
-    mp_idle_at(model, live->block, time_ns, &idle);
+    mp_idle_at(model, live->block, time_ns, next_ns, &idle);
     if (idle.never) kind->of.never_bytes += bytes, kind->of.never_blocks++;
     if (bytes < kind->largest || idle.since_ns == MP_BYTES_UNKNOWN) return;
-    uint64_t next_ns = idle.again_ns != MP_BYTES_UNKNOWN ? idle.again_ns : idle.freed_ns;
+    uint64_t then_ns = idle.again_ns != MP_BYTES_UNKNOWN ? idle.again_ns : idle.freed_ns;
     kind->largest = bytes;
     kind->of.idle_ns = time_ns > idle.since_ns ? time_ns - idle.since_ns : 0;
     kind->of.again_ns = idle.again_ns != MP_BYTES_UNKNOWN ? idle.again_ns - time_ns : MP_BYTES_UNKNOWN;
-    kind->of.until_ns = next_ns != MP_BYTES_UNKNOWN ? next_ns - time_ns : MP_BYTES_UNKNOWN;
+    kind->of.until_ns = then_ns != MP_BYTES_UNKNOWN ? then_ns - time_ns : MP_BYTES_UNKNOWN;
 }
 
 void mp_site_tensors_find(const struct mp_model *model, const struct mp_live_blocks *live, const uint32_t *site_of,
@@ -67,8 +67,9 @@ void mp_site_tensors_find(const struct mp_model *model, const struct mp_live_blo
 {
     struct kinds kinds = {0};
     uint64_t time_ns = live->moment ? model->events.time_ns[live->moment - 1] : 0;
+    uint64_t next_ns = mp_uses_next(model, time_ns);
     for (size_t i = 0; i < live->count; i++)
-        add_block(&kinds, model, site_of[i], time_ns, &live->at[i]);
+        add_block(&kinds, model, site_of[i], time_ns, next_ns, &live->at[i]);
     if (kinds.at.count) qsort(kinds.at.at, kinds.at.count, sizeof *kinds.at.at, by_site_heaviest_first);
     mp_vec_each (struct kind, kind, &kinds.at) {
         char text[MP_SHAPE_TEXT];

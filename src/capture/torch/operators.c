@@ -31,7 +31,7 @@ struct schema {
     const void *at;
     uint32_t name;
     bool is_factory;
-    uint64_t writes; /* bit N: the operator writes to its argument N */
+    uint64_t writes, views; /* bit N: the operator writes to its argument N, or its result may be a view of it */
 };
 
 struct operators_thread {
@@ -161,16 +161,15 @@ static const void *schema_of(const void *run, const char *name)
     return pointer_at(schema, 0) == name ? schema : NULL;
 }
 
-static uint64_t writes_of(const void *schema)
+static void read_arguments(const void *schema, struct schema *known)
 {
     const char *at = pointer_at(schema, layout.schema_arguments);
     const char *end = pointer_at(schema, layout.schema_arguments + 8);
-    uint64_t writes = 0;
     for (unsigned i = 0; at < end && i < 64; at += layout.argument_bytes, i++) {
         const char *alias = pointer_at(at, layout.argument_alias);
-        if (alias && alias[layout.alias_write] == 1) writes |= UINT64_C(1) << i;
+        bool writes = alias && alias[layout.alias_write] == 1;
+        if (alias) *(writes ? &known->writes : &known->views) |= UINT64_C(1) << i;
     }
-    return writes;
 }
 
 /* Operators that only allocate: the one that calls them says more. */
@@ -185,8 +184,18 @@ static const struct schema *known_schema(struct operators_thread *own, const voi
     struct schema *known = &own->schemas[mp_hash_mix((uintptr_t)schema) % NAMES];
     if (known->at == schema) return known;
     if (!strncmp(name, "aten::", 6)) name += 6; /* PyTorch's own operators */
-    *known = (struct schema){schema, mp_record_name(name), is_factory(name), writes_of(schema)};
+    *known = (struct schema){schema, mp_record_name(name), is_factory(name), 0, 0};
+    read_arguments(schema, known);
     return known;
+}
+
+/* If an operator that may return a view copies instead, the operator that copies reads. */
+static uint32_t how_of(const struct schema *known, uint64_t argument)
+{
+    if (argument > 63) return MP_USE_READ;
+    return known->writes >> argument & 1  ? MP_USE_READ | MP_USE_WRITTEN
+           : known->views >> argument & 1 ? 0
+                                          : MP_USE_READ;
 }
 
 static void begin_operator(struct mp_thread *thread, const void *run, const void *schema, const char *name)
@@ -199,7 +208,7 @@ static void begin_operator(struct mp_thread *thread, const void *run, const void
     const char *value = pointer_at(run, layout.run_inputs);
     uint64_t count = word_at(run, layout.run_inputs + 8);
     for (uint64_t i = 0; i < count; i++, value += layout.value_bytes)
-        take_value(own, value, known->writes >> (i < 63 ? i : 63) & 1 ? MP_USE_READ | MP_USE_WRITTEN : MP_USE_READ);
+        take_value(own, value, how_of(known, i));
 }
 
 /* An output in the storage of an input that is not written to is a view. A view reads nothing. */
