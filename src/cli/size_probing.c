@@ -167,8 +167,10 @@ void mp_probing_print_tail(const char *log)
     char *from = text + size;
     for (size_t lines = 0; from > text; from--)
         if (from[-1] == '\n' && ++lines == LAST_LINES) break;
+    bool no_driver = strstr(text, "NVIDIA driver"); /* PyTorch: "Found no NVIDIA driver on your system" */
     for (char *line; from && *from && (line = strsep(&from, "\n"));)
         mp_message("  | %s", line);
+    if (no_driver) mp_message("memprof plan --size batch=N and memprof plan --advise run the command without a GPU");
 }
 
 bool mp_probing_is_interrupted(int status)

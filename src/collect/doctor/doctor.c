@@ -107,8 +107,8 @@ static const char *advice_without_driver(void)
         return "the kernel has NVIDIA's driver, but its libraries are not here: in a container start it with --gpus "
                "all "
                "(NVIDIA Container Toolkit)";
-    return "no GPU of NVIDIA can be used here; tensors on the CPU and allocators that use memprof.h are recorded all "
-           "the same";
+    return "no GPU of NVIDIA can be used here: memprof plan -- COMMAND runs a PyTorch program for CUDA without one; "
+           "tensors on the CPU and allocators that use memprof.h are recorded all the same";
 }
 
 static void check_driver(struct mp_checks *checks)

@@ -305,20 +305,20 @@ static void put_setting(struct mp_buffer *out, const struct mp_values *values, u
     }
 }
 
-/* roundup_power2_divisions, a dictionary, in the form of PyTorch's setting; nothing if no entry rounds. */
+/* roundup_power2_divisions, a dictionary, in the form of PyTorch's setting. A dictionary whose entries round nothing
+ * is information, too. */
 static void put_divisions(struct mp_buffer *out, struct mp_values *values, uint64_t dict)
 {
     struct mp_buffer list = {0};
     size_t count = 0;
-    uint64_t divisions, any = 0;
+    uint64_t divisions;
     const uint64_t *items = mp_values_items(values, dict, MP_OBJECT_DICT, &count);
     for (size_t i = 0; items && i + 1 < count && i < 64; i += 2) {
         if (mp_value_tag(items[i]) != MP_VALUE_TEXT || !mp_values_unsigned(values, items[i + 1], &divisions)) continue;
-        any |= divisions;
         mp_buffer_printf(&list, "%s%.20s:%" PRIu64, list.size ? "," : "",
                          mp_intern_get(&values->texts, (uint32_t)mp_value_payload(items[i]), NULL), divisions);
     }
-    if (any)
+    if (list.size)
         mp_buffer_printf(out, "%sroundup_power2_divisions=[%.*s]", out->size ? "," : "", (int)list.size,
                          (const char *)list.data);
     mp_buffer_free(&list);

@@ -172,7 +172,9 @@ static void put_framework(const struct mp_model *model, const struct mp_change *
         {MP_CHANGE_CHECKPOINTING, "/transformers/trainer.py", "TrainingArguments(gradient_checkpointing=True)"},
         {MP_CHANGE_CHECKPOINTING, "/transformers/modeling_utils.py", "model.gradient_checkpointing_enable()"},
         {MP_CHANGE_CHUNKED_LOSS, "/transformers/trainer.py", "TrainingArguments(use_liger_kernel=True)"},
-        {MP_CHANGE_SMALLER_BATCH, "/transformers/trainer.py", "TrainingArguments(per_device_eval_batch_size=...)"},
+        {MP_CHANGE_SMALLER_BATCH, "/transformers/trainer.py",
+         "TrainingArguments(per_device_eval_batch_size=...), or Trainer(preprocess_logits_for_metrics=...) if "
+         "evaluate() keeps the logits of all batches"},
         {MP_CHANGE_SMALLER_BATCH, "/lightning/pytorch/", "the batch_size of val_dataloader()"},
         {MP_CHANGE_SMALLER_BATCH, "/pytorch_lightning/", "the batch_size of val_dataloader()"},
     };

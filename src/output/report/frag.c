@@ -17,6 +17,16 @@ static void get_pool(struct mp_value *value, const void *of, const void *row)
     if (pool != MP_BYTES_UNKNOWN) mp_buffer_printf(&value->made, "%u,%u", (unsigned)(pool >> 32), (unsigned)pool);
 }
 
+/* A stream is a name: a small number, or the address of a handle. */
+static void put_stream(struct mp_value *value, uint64_t stream)
+{
+    if (stream != MP_BYTES_UNKNOWN)
+        mp_buffer_printf(&value->made, stream < 4096 ? "%llu" : "%#llx", (unsigned long long)stream);
+}
+
+MP_GETTER(get_segment_stream, struct mp_frag_segment, segment, put_stream(value, segment->stream))
+MP_GETTER(get_stream, struct mp_frag_stream, stream, put_stream(value, stream->stream))
+
 #define SEGMENT(member) MP_MEMBER(struct mp_frag_segment, member)
 
 const struct mp_column mp_segment_columns[] = {
@@ -24,7 +34,8 @@ const struct mp_column mp_segment_columns[] = {
     {"bytes", "bytes", MP_BYTES, SEGMENT(bytes)},
     {"allocated", "allocated_bytes", MP_BYTES, SEGMENT(allocated)},
     {"largest free", "largest_free_bytes", MP_BYTES, SEGMENT(largest_free)},
-    {"stream", "stream", MP_COUNT, SEGMENT(stream)},
+    {NULL, "stream", MP_COUNT, SEGMENT(stream)},
+    {"stream", NULL, MP_NAME, .get = get_segment_stream},
     {"pool", "pool", MP_NAME, .get = get_pool},
     {"expandable", "expandable", MP_FLAG, SEGMENT(expandable)},
     {NULL},
@@ -85,7 +96,8 @@ const struct mp_column mp_stream_columns[] = {
     {"free", "free_bytes", MP_BYTES, STREAM(free_bytes), .style = MP_BOLD},
     {"reserved", "reserved_bytes", MP_BYTES, STREAM(reserved)},
     {"segments", "segments", MP_COUNT, STREAM(segments)},
-    {"stream", "stream", MP_COUNT, STREAM(stream)},
+    {NULL, "stream", MP_COUNT, STREAM(stream)},
+    {"stream", NULL, MP_NAME, .get = get_stream},
     {"pool", "pool", MP_NAME, .get = get_stream_pool},
     {"site", "stack", MP_SITE, STREAM(stack)},
     {NULL},

@@ -286,8 +286,16 @@ static void put_steps(struct mp_text *text, const struct mp_model *model, const 
 static void put_frag(struct mp_text *text, const struct mp_model *model, const struct mp_frag *frag,
                      const struct mp_view *view)
 {
+    const struct mp_model_track_sum *sum = &model->sums.at[frag->track];
+    bool of_peak = frag->moment == MP_FRAG_END && sum->reserved_peak_bytes != MP_BYTES_UNKNOWN && sum->peak_bytes &&
+                   sum->reserved_peak_bytes >= sum->peak_bytes && sum->peak_bytes >= frag->allocated;
     if (frag->known) {
-        mp_heading(text, "FRAG  %s", mp_bytes(frag->reserved));
+        mp_heading(text, "FRAG  ");
+        if (of_peak)
+            mp_say(text, "`%s` reserved at most, %.1f %% of it allocated at the peak; ",
+                   mp_bytes(sum->reserved_peak_bytes),
+                   100.0 * (double)sum->peak_bytes / (double)sum->reserved_peak_bytes);
+        mp_say(text, of_peak ? "%s" : "`%s`", mp_bytes(frag->reserved));
         mp_say(text, " reserved %s, %.1f %% in use; %s free, the largest hole %s\n", mp_frag_when(frag),
                frag->reserved ? 100.0 * (double)frag->allocated / (double)frag->reserved : 0.0,
                mp_bytes(frag->free_bytes), mp_bytes(frag->largest_free));

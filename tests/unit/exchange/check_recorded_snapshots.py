@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import pickle
 import sys
 import unittest
 
@@ -36,6 +37,18 @@ class Recorded(Case):
                                ("sidsoc_train", "does not reach back")):
                 if file["name"].startswith(name):
                     self.assertIn(word, said)
+        self.assertGreater(count, 8)
+
+    def test_an_export_has_the_settings(self):
+        """Also a dictionary of roundup_power2_divisions in which each is 0."""
+        count, out = 0, self.folder / "out.pickle"
+        for path in sorted(pathlib.Path(os.environ["MEMPROF_TEST_DATA"]).glob("*.pickle")):
+            settings = pickle.loads(path.read_bytes()).get("allocator_settings")
+            if not settings:
+                continue
+            self.memprof("export", "--force", "--format", "pytorch", "-o", out, path)
+            self.assertEqual(pickle.loads(out.read_bytes())["allocator_settings"], settings, path.name)
+            count += 1
         self.assertGreater(count, 8)
 
 
