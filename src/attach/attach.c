@@ -600,8 +600,10 @@ static void follow_thread(struct attached *a)
     struct mp_error error;
     size_t former = a->links.count;
     if (!mp_attach_target_moved(&a->target) || a->perf) return;
-    if (attach_from(a, 0, &error))
-        say_noted(a, "the thread that the probes hung on has ended, and the kernel refused new ones");
+    enum mp_status status = attach_from(a, 0, &error);
+    say_noted(
+        a, status ? "the thread that the probes hung on has ended, and the kernel refused new ones"
+                  : "the thread that the probes hung on has ended: some 0.1 s were not seen until new ones were set");
     for (size_t i = 0; i < former; i++) {
         bpf_link__destroy(a->links.at[i]);
         serve(a); /* each takes some 0.1 s */

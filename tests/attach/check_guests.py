@@ -102,7 +102,9 @@ class Guests(harness.TestCase):
 
     def test_threads_that_end(self):
         self.watch("first")
-        self.watch("firsts", least=140)  # all until then, and from a new probe on
+        said, notes = self.watch("firsts", least=140)  # all until then, and from a new probe on
+        self.assertIn("were not seen until new ones were set", notes)
+        self.assertIn("a part of what happened", said)
         guest = self.start("threads", self.c10)
         told = self.attach(guest)[1]
         self.assertEqual(told, "200 blocks\n")
