@@ -20,6 +20,13 @@
 #define MP_NVTX_VARIABLE "NVTX_INJECTION64_PATH"
 /* "libunwind": libunwind walks native stacks. The recorder needs this before the session answers. */
 #define MP_UNWIND_VARIABLE "MEMPROF_UNWIND"
+/* What LD_PRELOAD and PYTHONPATH begin with. The recorder puts it back where a program sets these variables anew
+ * (capture/entry/environment.h). */
+#define MP_PRELOAD_VARIABLE "MEMPROF_PRELOAD"
+#define MP_PYTHON_VARIABLE  "MEMPROF_PYTHON"
+#define MP_ASAN_OPTION      "verify_asan_link_order=0"
+/* Ray calls the function that this variable names with the environment of each job's workers. */
+#define MP_RAY_VARIABLE "RAY_RUNTIME_ENV_HOOK"
 
 #define MP_STEP_RANGE_ROOM 256
 #define MP_STEP_AT_ROOM    128

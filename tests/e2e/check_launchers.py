@@ -51,6 +51,50 @@ SPAWNED = textwrap.dedent("""
     sys.exit(max(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids))
 """)
 
+# A program starts another with an environment of its own: argv[1] says how.
+NEW_ENVIRONMENT = WORK + textwrap.dedent("""
+    import ctypes, subprocess, sys
+    kept = work(0)
+    how, command = sys.argv[1], sys.argv[2:]
+    new = {"PATH": os.environ["PATH"], "RANK": "5"}
+    libc = ctypes.CDLL(None)
+    def child(function):
+        pid = os.fork()
+        if not pid:
+            function()
+            os._exit(1)
+        return pid
+    def as_c(texts): return (ctypes.c_char_p * (len(texts) + 1))(*(text.encode() for text in texts), None)
+    def listed(): libc.execle(command[0].encode(), *(c.encode() for c in command), None, as_c(["RANK=5"]))
+    def raw(): libc.syscall(59, command[0].encode(), as_c(command), as_c(["RANK=5"]))
+    def cleared():
+        os.environ.clear()
+        os.environ["RANK"] = "5"
+        os.execl(command[0], *command)
+    shell = "unset LD_PRELOAD MEMPROF_SESSION MEMPROF_PRELOAD ASAN_OPTIONS; export RANK=5; exec \\"$@\\""
+    if how == "popen": pid = subprocess.Popen(command, env=new).pid
+    elif how == "spawn": pid = os.posix_spawn(command[0], command, new)
+    elif how == "execve": pid = child(lambda: os.execve(command[0], command, new))
+    elif how == "file": pid = child(lambda: os.execve(os.open(command[0], os.O_RDONLY), command, new))
+    elif how == "shell": pid = subprocess.Popen(["sh", "-c", shell, "sh", *command]).pid
+    elif how == "env": pid = subprocess.Popen(["env", "-i", "RANK=5", *command]).pid
+    else: pid = child({"listed": listed, "raw": raw, "cleared": cleared}[how])
+    print("child", pid, flush=True)
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+""")
+
+HOLDS = """
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+int main(void)
+{
+    char *block = memset(malloc(8 << 20), 1, 8 << 20);
+    sleep(2);
+    return block[4096] - 1;
+}
+"""
+
 # The program makes one tensor before the process group, so its file gets a name before the rank is known.
 SPAWNED_RANKS = WORK + textwrap.dedent("""
     import sys
@@ -178,6 +222,57 @@ class Launchers(harness.TestCase):
         self.assertEqual(len(files), 2)
         self.check_apart(files)
         self.assertEqual(sorted(self.allocs(info) for info in files.values()), [11, 12])
+
+    def test_environments_of_their_own(self):
+        """The child is recorded with the variables that it was given, and with memprof's modules."""
+        program, worker = self.script("new.py", NEW_ENVIRONMENT), self.script("rank.py", RANK)
+        for how in ("popen", "spawn", "execve", "file", "shell", "env", "listed", "cleared"):
+            with self.subTest(how=how):
+                for path in self.folder.glob("*.mp"):
+                    path.unlink()
+                files, said = self.record("run.%p.mp", program, how, PYTHON, worker)
+                self.assertIn("complete; 0 dropped", said)
+                self.assertEqual(sorted(self.allocs(info) for info in files.values()), [10, 15])
+                child, = (info for info in files.values() if self.allocs(info) == 15)
+                self.check_member(child, rank=5)
+                self.assertEqual(child["coverage"]["notes"], [])
+
+    def test_programs_that_cannot_be_reached(self):
+        """Each is told by number and name, and the recording is not complete."""
+        program, holds = self.script("new.py", NEW_ENVIRONMENT), self.script("holds.c", HOLDS)
+        cases = []
+        for name, how, options, mode in (("fixed", "popen", ["-static"], 0o755), ("theirs", "popen", [], 0o4755),
+                                         ("raw", "raw", [], 0o755)):
+            built = harness.subprocess.run(["gcc", *options, "-o", self.folder / name, holds], capture_output=True)
+            if built.returncode or name == "theirs" and os.geteuid(): continue
+            (self.folder / name).chmod(mode)
+            if name == "theirs":
+                os.chown(self.folder / name, 65534, -1)
+                (self.folder / name).chmod(mode)
+            cases.append((name, how))
+        self.assertIn(("raw", "raw"), cases)
+        for name, how in cases:
+            with self.subTest(name=name):
+                done = harness.memprof("snapshot", "--strict", "-o", self.folder / "run.mp", "--force", "--", PYTHON,
+                                       program, how, self.folder / name)
+                pid = done.stdout.split()[1]
+                self.assertIn(f"1 process could not be recorded (pid {pid} {name}): ", done.stderr)
+                self.assertNotIn("complete", done.stderr)
+                self.assertEqual(done.returncode, 4)
+                coverage = harness.answer("info", self.folder / "run.mp", status=(0, 4))["coverage"]
+                self.assertFalse(coverage["complete"])
+                self.assertIn(f"(pid {pid} {name})", str(coverage))
+
+    def test_a_python_path_of_the_program_s_own(self):
+        """A script sets PYTHONPATH, as in `PYTHONPATH=src:. torchrun`; PyTorch is asked as ever."""
+        show = self.script("show.py", WORK + "import sys\nkept = work(0)\nprint(sys.path, 'libmemprof_torch' in sys.modules)")
+        for line in ("PYTHONPATH=/src:. ", "unset PYTHONPATH; ", "PYTHONPATH= ", "PYTHONPATH=/src:$PYTHONPATH "):
+            with self.subTest(line=line):
+                done = harness.memprof("snapshot", "-o", self.folder / "run.mp", "--force", "--", "sh", "-c",
+                                       f"{line}{PYTHON} {show}")
+                self.assertIn("True", done.stdout)
+                self.assertEqual("'/src'" in done.stdout, "/src" in line)
+                self.assertEqual(harness.answer("info", self.folder / "run.mp")["coverage"]["notes"], [])
 
     def test_workers_of_a_data_loader(self):
         files, _ = self.record("run.%p.mp", self.script("loader.py", LOADER))

@@ -104,9 +104,9 @@ class Surroundings(Recorded):
     def test_where_nothing_can_be_reached(self):
         """Other users, environments and files: nothing is recorded, and memprof does not claim that there was nothing
         to record."""
-        ways = [("env", "-i"), ("env", "-u", "LD_PRELOAD")]
+        ways = []
         if not os.geteuid() and shutil.which("setpriv"):
-            ways += [("setpriv", "--reuid", "65534", "--clear-groups"), ("setpriv", "--reuid", "65534", "--no-new-privs",
+            ways = [("setpriv", "--reuid", "65534", "--clear-groups"), ("setpriv", "--reuid", "65534", "--no-new-privs",
                                                                          "--clear-groups", "--inh-caps", "-all")]
         commands = [(*way, HOSTILE, "asks-for-errors") for way in ways]
         commands += [(str(self.folder / "static"),)] if self.compile("static", ALLOCATE, "-static") else []

@@ -1,11 +1,13 @@
-/* The library's entry points in a program: its constructor, the handling of fork, and the one function of the C library
- * that it wraps. */
+/* The library's entry points in a program: its constructor, the handling of fork, and the loader's function that it
+ * wraps. */
 #include <dlfcn.h>
 #include <stdatomic.h>
 #include <string.h>
 
 #include "capture/core/fork.h"
 #include "capture/core/front.h"
+#include "capture/entry/environment.h"
+#include "capture/entry/exec.h"
 #include "capture/python/python_stack.h"
 #include "capture/stack/stack.h"
 
@@ -40,7 +42,9 @@ __attribute__((constructor)) static void enter_program(void)
     if (first && atomic_exchange(first, 1)) return;
     find_real_dlclose();
     mp_fronts_enter();
+    mp_exec_start();
     mp_session_start();
+    mp_environment_keep();
     if (mp_session.page && !(mp_thread_start() && mp_fork_start() && mp_fronts_start())) mp_session.page = NULL;
 }
 

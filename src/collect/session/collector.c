@@ -187,6 +187,7 @@ static void tear_down(struct mp_collector *collector)
     mp_symbol_files_share(false);
     mp_snapshots_free(&collector->snapshots);
     mp_looks_free(&collector->looks);
+    mp_unreached_free(&collector->unreached);
     mp_device_watch_close(collector->devices);
     mp_metrics_close(&collector->metrics);
     mp_vec_free(&collector->processes);
@@ -354,9 +355,20 @@ static void serve(struct mp_collector *collector, struct mp_collected *process)
     mp_snapshots_serve(&collector->snapshots, process->recording);
 }
 
+static bool has_recording(const void *context, uint32_t pid)
+{
+    const struct mp_collector *collector = context;
+    for (size_t i = 0; i < collector->processes.count; i++)
+        if (collector->processes.at[i].pid == pid) return true;
+    return false;
+}
+
 static void go_round(struct mp_collector *collector)
 {
     watch(collector);
+    if (collector->options->record.follow)
+        mp_unreached_look(&collector->unreached, collector->command, collector->options->file_from_bytes,
+                          collector->doorbell.page, has_recording, collector);
     for (size_t i = 0; i < collector->processes.count; i++)
         serve(collector, &collector->processes.at[i]);
     reap_snapshots(collector, false);

@@ -20,6 +20,7 @@
 #include "collect/session/naming.h"
 #include "collect/session/session_folder.h"
 #include "collect/session/snapshots.h"
+#include "collect/session/unreached.h"
 #include "format/new_file.h"
 #include "format/recording.h"
 
@@ -181,6 +182,7 @@ struct mp_collector {
     bool command_ended;
     bool waits_no_longer;       /* waits no longer for processes that outlive the command */
     bool ending;                /* no new process is recorded */
+    struct mp_unreached_look unreached;
     struct mp_refused unplaced; /* refusals that no file mentions yet */
     int wait_status;
     MP_VEC(struct mp_collected) processes;

@@ -72,7 +72,7 @@ static char *prepended(const char *name, const char *value)
 
 /* Variables added to the command's environment; the caller frees the entries. */
 struct additions {
-    char *entries[10]; /* NULL-terminated */
+    char *entries[16]; /* NULL-terminated */
     size_t count;
     bool failed;
 };
@@ -102,15 +102,19 @@ static bool wants_hooks(const struct mp_launch *launch, const char *hooks)
 
 static void add_preloads(struct additions *to, const struct mp_launch *launch)
 {
-    char hooks[PATH_MAX], all[3 * PATH_MAX];
+    char hooks[PATH_MAX], all[4 * PATH_MAX];
     const char *slash = strrchr(launch->library, '/');
     int folder = slash ? (int)(slash - launch->library) + 1 : 0;
     int used = snprintf(all, sizeof all, "%s", launch->library);
     snprintf(hooks, sizeof hooks, "%.*slibmemprof-hooks.so", folder, launch->library);
     if (wants_hooks(launch, hooks)) used += snprintf(all + used, sizeof all - (size_t)used, ":%s", hooks);
     if (launch->host)
-        snprintf(all + used, sizeof all - (size_t)used, ":%.*slibmemprof-malloc.so", folder, launch->library);
+        used += snprintf(all + used, sizeof all - (size_t)used, ":%.*slibmemprof-malloc.so", folder, launch->library);
     add_variable(to, prepended("LD_PRELOAD", all));
+    /* A stand-in GPU goes along. */
+    const char *stand_in = getenv("SOFTGPU_ON") ? getenv("LD_PRELOAD") : NULL;
+    if (stand_in) snprintf(all + used, sizeof all - (size_t)used, ":%s", stand_in);
+    add_variable(to, entry_of(MP_PRELOAD_VARIABLE, all));
 }
 
 /* The shim's start comes first: Python runs only the first sitecustomize that it finds. memprof's sitecustomize runs
@@ -119,7 +123,9 @@ static void add_python_path(struct additions *to, const struct mp_launch *launch
 {
     char both[2 * PATH_MAX];
     snprintf(both, sizeof both, "%s/start:%s", launch->python_folder, launch->python_folder);
-    add_variable(to, prepended("PYTHONPATH", launch->shim ? both : launch->python_folder));
+    const char *path = launch->shim ? both : launch->python_folder;
+    add_variable(to, prepended("PYTHONPATH", path));
+    add_variable(to, entry_of(MP_PYTHON_VARIABLE, path));
 }
 
 static void add_all(struct additions *to, const struct mp_launch *launch)
@@ -132,7 +138,7 @@ static void add_all(struct additions *to, const struct mp_launch *launch)
     if (!getenv(MP_NVTX_VARIABLE)) add_variable(to, entry_of(MP_NVTX_VARIABLE, launch->library));
     if (launch->cupti && !getenv(MP_CUDA_VARIABLE)) add_variable(to, entry_of(MP_CUDA_VARIABLE, launch->library));
     /* For gcc's address sanitizer, which expects to be loaded first in the program. */
-    add_variable(to, prepended("ASAN_OPTIONS", "verify_asan_link_order=0"));
+    add_variable(to, prepended("ASAN_OPTIONS", MP_ASAN_OPTION));
     if (launch->libunwind) add_variable(to, entry_of(MP_UNWIND_VARIABLE, "libunwind"));
     if (launch->python_folder) add_python_path(to, launch);
     if (launch->shim && launch->step_at && *launch->step_at)

@@ -171,8 +171,7 @@ void mp_membership_of_environment(const struct mp_environment *own, const struct
 
 /* ---- the process --------------------------------------------------------------------------------------------- */
 
-/* The contents of a file of /proc/PID, freed by the caller; empty if it cannot be read. */
-static struct mp_environment read_file(uint32_t pid, const char *name, uint64_t most)
+struct mp_environment mp_process_file(uint32_t pid, const char *name, uint64_t most)
 {
     char path[64];
     struct mp_environment result = {0};
@@ -196,22 +195,22 @@ static struct mp_environment read_file(uint32_t pid, const char *name, uint64_t 
     return result;
 }
 
-static void free_file(struct mp_environment *file)
+void mp_process_file_free(struct mp_environment *file)
 {
-    free((void *)(uintptr_t)file->data); /* made by read_file() */
+    free((void *)(uintptr_t)file->data); /* made by mp_process_file() */
     *file = (struct mp_environment){0};
 }
 
 /* 0: unknown. The second field, a name, may contain any character. */
 uint32_t mp_membership_parent(uint32_t pid)
 {
-    struct mp_environment stat = read_file(pid, "stat", 4096);
+    struct mp_environment stat = mp_process_file(pid, "stat", 4096);
     const char *behind = stat.size ? memrchr(stat.data, ')', stat.size) : NULL;
     char text[64] = "";
     unsigned parent = 0;
     if (behind) snprintf(text, sizeof text, "%.*s", (int)(stat.data + stat.size - behind), behind);
     if (sscanf(text, ") %*c %u", &parent) != 1) parent = 0;
-    free_file(&stat);
+    mp_process_file_free(&stat);
     return parent > 1 ? parent : 0;
 }
 
@@ -238,33 +237,33 @@ static const char *role_of_command(const struct mp_environment *own, const struc
 /* True if the thread has the name that newer versions of PyTorch give to a loader's worker. */
 static bool is_named_loader(uint32_t pid)
 {
-    struct mp_environment name = read_file(pid, "comm", 64);
+    struct mp_environment name = mp_process_file(pid, "comm", 64);
     bool is = has(&name, "pt_data_worker");
-    free_file(&name);
+    mp_process_file_free(&name);
     return is;
 }
 
 /* A launcher may run its own command line again as a rank; only the environment then differs. */
 static void read_role(uint32_t pid, uint32_t parent, bool same_environment, struct mp_member *member)
 {
-    struct mp_environment own = read_file(pid, "cmdline", ENVIRONMENT_MAX), parents = {0};
-    if (parent) parents = read_file(parent, "cmdline", ENVIRONMENT_MAX);
+    struct mp_environment own = mp_process_file(pid, "cmdline", ENVIRONMENT_MAX), parents = {0};
+    if (parent) parents = mp_process_file(parent, "cmdline", ENVIRONMENT_MAX);
     const char *role = is_named_loader(pid) ? MP_ROLE_LOADER_WORKER : role_of_command(&own, &parents);
     if (!role && same_environment && same(&own, &parents)) role = MP_ROLE_FORKED;
     if (role) mp_member_text(member->role, role, strlen(role));
-    free_file(&own);
-    free_file(&parents);
+    mp_process_file_free(&own);
+    mp_process_file_free(&parents);
 }
 
 void mp_membership_read(uint32_t pid, struct mp_member *member)
 {
-    struct mp_environment own = read_file(pid, "environ", ENVIRONMENT_MAX), outer[PARENTS_MAX] = {{NULL, 0}};
+    struct mp_environment own = mp_process_file(pid, "environ", ENVIRONMENT_MAX), outer[PARENTS_MAX] = {{NULL, 0}};
     size_t count = 0;
     uint32_t parent = mp_membership_parent(pid);
     for (uint32_t at = parent; at && count < PARENTS_MAX; at = mp_membership_parent(at)) {
-        outer[count] = read_file(at, "environ", ENVIRONMENT_MAX);
+        outer[count] = mp_process_file(at, "environ", ENVIRONMENT_MAX);
         if (!outer[count].size) {
-            free_file(&outer[count]);
+            mp_process_file_free(&outer[count]);
             break;
         }
         count++;
@@ -272,8 +271,8 @@ void mp_membership_read(uint32_t pid, struct mp_member *member)
     mp_membership_of_environment(&own, outer, count, member);
     bool same_environment = count && same(&own, &outer[0]);
     while (count)
-        free_file(&outer[--count]);
-    free_file(&own);
+        mp_process_file_free(&outer[--count]);
+    mp_process_file_free(&own);
     if (parent) mp_member_set(member, MP_MEMBER_PARENT, parent);
     read_role(pid, parent, same_environment, member);
 }

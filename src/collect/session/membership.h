@@ -24,3 +24,8 @@ struct mp_environment {
 };
 void mp_membership_of_environment(const struct mp_environment *own, const struct mp_environment *outer, size_t count,
                                   struct mp_member *member);
+
+/* The contents of a file of /proc/PID, up to `most` bytes, to be freed with mp_process_file_free(); empty if the file
+ * cannot be read. Any thread. */
+struct mp_environment mp_process_file(uint32_t pid, const char *name, uint64_t most);
+void mp_process_file_free(struct mp_environment *file);

@@ -52,8 +52,14 @@ void mp_refused_merge(struct mp_refused *into, const struct mp_refused *from)
 
 static void explain(int reason, struct mp_error *why)
 {
+    static const char *const unreached[] = {
+        [-MP_UNREACHED_STATIC] = "a static program loads no recorder",
+        [-MP_UNREACHED_RIGHTS] = "it has other rights than the program that started it",
+        [-MP_UNREACHED_VARIABLES] = "it was started without memprof's variables, by a call that memprof does not see"};
     bool apart = reason == EACCES || reason == ENOENT || reason == EPERM;
-    if (reason == EAGAIN)
+    if (reason < 0 && (size_t)-reason < sizeof unreached / sizeof *unreached)
+        mp_fail(why, MP_UNSUPPORTED, "%s", unreached[-reason]);
+    else if (reason == EAGAIN)
         mp_fail(why, MP_IO, "memprof did not answer in time");
     else if (apart)
         mp_fail(why, MP_IO, "another user, another root or a sandbox keeps memprof out of reach (%s)",
