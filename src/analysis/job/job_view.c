@@ -359,6 +359,21 @@ static void find_leaks(struct mp_job_view *view)
         qsort_r(view->leaks.at, view->leaks.count, sizeof *view->leaks.at, by_growth, job->findings.at);
 }
 
+/* True if a process without a verdict leaves the job's open: it marks steps of its own, is a rank, or kept blocks of an
+ * allocator other than the C library's. A launcher or an engine's own process does none of these. */
+bool mp_job_is_unjudged(const struct mp_job_view *view, uint32_t index)
+{
+    const struct mp_model_job *job = &view->model->job;
+    const struct mp_job_process *process = &job->processes.at[index];
+    bool has_steps = process->steps && strcmp(mp_model_text(view->model, process->step_source), "inferred") != 0;
+    if (process->verdict != MP_VERDICT_UNKNOWN || has_steps || (process->rank != MP_NONE && !process->helper))
+        return false;
+    uint64_t kept = 0;
+    mp_vec_each (const struct mp_job_track, track, &job->tracks)
+        if (track->process == index && track->layer != MP_LAYER_MALLOC) kept += track->end_bytes;
+    return !kept;
+}
+
 static void sum_processes(struct mp_job_view *view)
 {
     const struct mp_model_job *job = &view->model->job;
@@ -370,13 +385,15 @@ static void sum_processes(struct mp_job_view *view)
         view->dropped += process->dropped;
         view->end_bytes += mp_job_end_of(view, i);
         view->leaking += process->verdict == MP_VERDICT_LEAK;
+        view->unjudged += mp_job_is_unjudged(view, i);
         unknown += process->verdict == MP_VERDICT_UNKNOWN;
         view->limited |= process->limited;
         uint64_t from = process->start_unix_ns, to = mp_job_time_after(from, process->duration_ns);
         if (from && (!view->from_unix_ns || from < view->from_unix_ns)) view->from_unix_ns = from;
         if (to > view->to_unix_ns) view->to_unix_ns = to;
     }
-    view->verdict = view->leaking ? MP_VERDICT_LEAK : unknown ? MP_VERDICT_UNKNOWN : MP_VERDICT_CLEAN;
+    if (view->unjudged == job->processes.count) view->unjudged = 0; /* somebody did the work */
+    view->verdict = view->leaking ? MP_VERDICT_LEAK : unknown > view->unjudged ? MP_VERDICT_UNKNOWN : MP_VERDICT_CLEAN;
 }
 
 void mp_job_view_make(const struct mp_model *model, struct mp_job_view *view)

@@ -67,6 +67,7 @@ struct mp_job_view {
     unsigned step_shift;
     MP_VEC(uint32_t) leaks; /* findings that are leaks, the fastest first */
     uint32_t leaking;       /* number of processes with a leak */
+    uint32_t unjudged;      /* launchers and the like, without which the job has its verdict */
     uint32_t highest;       /* process with the highest peak; MP_NONE: none has memory */
     uint64_t events, dropped, end_bytes;
     uint64_t from_unix_ns, to_unix_ns;
@@ -78,6 +79,8 @@ struct mp_job_view {
 
 void mp_job_view_make(const struct mp_model *model, struct mp_job_view *view);
 void mp_job_view_free(struct mp_job_view *view);
+
+bool mp_job_is_unjudged(const struct mp_job_view *view, uint32_t process);
 
 /* The chosen track of a process; NULL: none. */
 static inline const struct mp_job_track *mp_job_chosen(const struct mp_job_view *view, uint32_t process)

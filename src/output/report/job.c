@@ -143,11 +143,14 @@ static void put_verdict(struct mp_text *text, const struct mp_job_view *job)
     uint32_t example = MP_NONE;
     for (uint32_t i = 0; i < count; i++) {
         if (rows->processes.at[i].verdict != MP_VERDICT_UNKNOWN) continue;
+        if (job->unjudged && mp_job_is_unjudged(job, i)) continue;
         unknown++;
         if (example == MP_NONE) example = i;
     }
     if (!unknown) {
-        mp_say(text, "clean: no site of %s keeps growing\n", mp_counted(count, "process"));
+        mp_say(text, "clean: no site of %s keeps growing", mp_counted(count - job->unjudged, "process"));
+        if (job->unjudged) mp_say(text, "; not judged: %s without marked steps", mp_counted(job->unjudged, "process"));
+        mp_say(text, "\n");
         return;
     }
     mp_say(text, "unknown of %zu of %s", unknown, mp_counted(count, "process"));
