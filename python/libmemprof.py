@@ -15,7 +15,7 @@ import functools
 import os
 from collections import namedtuple
 
-__all__ = ["active", "mark", "peak", "region", "release_cupti", "reset_peak", "show", "snapshot", "start", "stats",
+__all__ = ["active", "environment", "mark", "peak", "region", "release_cupti", "reset_peak", "show", "snapshot", "start", "stats",
            "step", "stop", "Stats"]
 
 Stats = namedtuple("Stats", ["live_bytes", "peak_bytes", "live_blocks"])
@@ -109,6 +109,22 @@ _recorded = "region_push" in _api and "region_pop" in _api
 def active():
     """True while the program is being recorded."""
     return bool(_api["active"]()) if "active" in _api else False
+
+
+def environment(given=None):
+    """The variables with which a process of another program becomes part of this recording: for engines whose workers
+    do not have this process as an ancestor, such as Ray's runtime_env or Dask's nanny. `given`: the variables that the
+    worker gets otherwise; a list among them stays, behind memprof's part. Empty without a recording."""
+    part = os.environ.get("MEMPROF_PRELOAD")
+    if not part or not os.environ.get("MEMPROF_SESSION"):
+        return {}
+    found = {name: value for name, value in os.environ.items()
+             if name.startswith("MEMPROF_") or name in ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH")}
+    for name, own in (("LD_PRELOAD", part), ("PYTHONPATH", os.environ.get("MEMPROF_PYTHON"))):
+        other = (given or {}).get(name)
+        if own and (other is None or own not in other):
+            found[name] = own + ":" + other if other else own
+    return found
 
 
 # These are the recorder's own functions: a Python frame around each would only slow them down.

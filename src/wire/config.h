@@ -27,6 +27,7 @@
 #define MP_ASAN_OPTION      "verify_asan_link_order=0"
 /* Ray calls the function that this variable names with the environment of each job's workers. */
 #define MP_RAY_VARIABLE "RAY_RUNTIME_ENV_HOOK"
+#define MP_RAY_HOOK     "libmemprof_ray.hook"
 
 #define MP_STEP_RANGE_ROOM 256
 #define MP_STEP_AT_ROOM    128

@@ -83,6 +83,27 @@ NEW_ENVIRONMENT = WORK + textwrap.dedent("""
     sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 """)
 
+# An engine that runs before memprof starts the program: it starts each worker with the variables that it is told.
+ENGINE = textwrap.dedent("""
+    import json, os, socket, subprocess, sys
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        print(server.getsockname()[1], flush=True)
+        while True:
+            with server.accept()[0] as connection, connection.makefile("rw") as file:
+                told = json.loads(file.readline())
+                print(subprocess.run(told["command"], env={**os.environ, **told["env_vars"]}).returncode, file=file)
+""")
+
+DRIVER = WORK + textwrap.dedent("""
+    import importlib, json, socket, sys
+    kept = work(0)
+    module, _, hook = os.environ["RAY_RUNTIME_ENV_HOOK"].rpartition(".")
+    told = getattr(importlib.import_module(module), hook)({"env_vars": {"PYTHONPATH": "/src", "RANK": "5"}})
+    with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as connection, connection.makefile("rw") as file:
+        print(json.dumps({**told, "command": sys.argv[2:]}), file=file, flush=True)
+        sys.exit(int(file.readline()))
+""")
+
 HOLDS = """
 #include <stdlib.h>
 #include <string.h>
@@ -262,6 +283,25 @@ class Launchers(harness.TestCase):
                 coverage = harness.answer("info", self.folder / "run.mp", status=(0, 4))["coverage"]
                 self.assertFalse(coverage["complete"])
                 self.assertIn(f"(pid {pid} {name})", str(coverage))
+
+    def test_an_engine_that_runs_already(self):
+        """As with Ray, whose workers descend from a cluster that was there before."""
+        self.script("own.py", "def hook(env): return {**env, 'env_vars': {**env['env_vars'], 'OWN': '1'}}")
+        worker = self.script("rank.py", RANK + "assert os.environ['PYTHONPATH'].endswith(':/src')\n"
+                             "assert os.environ['OWN'] == '1'\n")
+        engine = harness.subprocess.Popen([PYTHON, self.script("engine.py", ENGINE)], text=True,
+                                          stdout=harness.subprocess.PIPE)
+        self.addCleanup(engine.communicate)
+        self.addCleanup(engine.kill)
+        os.environ.update(RAY_RUNTIME_ENV_HOOK="own.hook", PYTHONPATH=str(self.folder))
+        self.addCleanup(os.environ.pop, "RAY_RUNTIME_ENV_HOOK")
+        self.addCleanup(os.environ.pop, "PYTHONPATH")
+        files, said = self.record("run.%p.mp", self.script("driver.py", DRIVER), engine.stdout.readline().strip(),
+                                  PYTHON, worker)
+        self.assertIn("complete; 0 dropped", said)
+        self.assertEqual(sorted(self.allocs(info) for info in files.values()), [10, 15])
+        for info in files.values():
+            self.assertEqual(info["coverage"]["notes"], [])
 
     def test_a_python_path_of_the_program_s_own(self):
         """A script sets PYTHONPATH, as in `PYTHONPATH=src:. torchrun`; PyTorch is asked as ever."""

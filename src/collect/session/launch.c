@@ -141,6 +141,10 @@ static void add_all(struct additions *to, const struct mp_launch *launch)
     add_variable(to, prepended("ASAN_OPTIONS", MP_ASAN_OPTION));
     if (launch->libunwind) add_variable(to, entry_of(MP_UNWIND_VARIABLE, "libunwind"));
     if (launch->python_folder) add_python_path(to, launch);
+    const char *hook = getenv(MP_RAY_VARIABLE); /* one of the program's own runs first */
+    bool is_new = hook && *hook && strcmp(hook, MP_RAY_HOOK) != 0;
+    if (launch->python_folder && is_new) add_variable(to, entry_of("MEMPROF_RAY_HOOK", hook));
+    if (launch->python_folder) add_variable(to, entry_of(MP_RAY_VARIABLE, MP_RAY_HOOK));
     if (launch->shim && launch->step_at && *launch->step_at)
         add_variable(to, entry_of("MEMPROF_STEP_AT", launch->step_at));
 }
