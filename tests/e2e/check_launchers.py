@@ -303,6 +303,26 @@ class Launchers(harness.TestCase):
         for info in files.values():
             self.assertEqual(info["coverage"]["notes"], [])
 
+    def test_a_launcher_leaves_no_verdict_open(self):
+        """It keeps nothing and marks no steps; a rank with few steps still counts."""
+        program = self.script("new.py", NEW_ENVIRONMENT)
+        worker = self.script("train.py", textwrap.dedent("""
+            import sys, torch
+            model = torch.nn.Linear(8, 8); optimizer = torch.optim.SGD(model.parameters(), lr=.1)
+            for _ in range(int(sys.argv[1])):
+                optimizer.zero_grad(); model(torch.ones(4, 8)).sum().backward(); optimizer.step()
+        """))
+        for steps, verdict in (("40", "clean"), ("3", "unknown")):
+            with self.subTest(steps=steps):
+                files, _ = self.record("run.%p.mp", program, "popen", PYTHON, worker, steps)
+                self.assertEqual(len(files), 2)
+                paths = [self.folder / name for name in files]
+                self.assertEqual(harness.answer("leaks", *paths, status=(0, 4))["verdict"], verdict)
+                said = harness.memprof("leaks", *paths).stdout
+                self.assertEqual("not judged: 1 process" in said, verdict == "clean")
+                for path in paths:
+                    path.unlink()
+
     def test_a_python_path_of_the_program_s_own(self):
         """A script sets PYTHONPATH, as in `PYTHONPATH=src:. torchrun`; PyTorch is asked as ever."""
         show = self.script("show.py", WORK + "import sys\nkept = work(0)\nprint(sys.path, 'libmemprof_torch' in sys.modules)")

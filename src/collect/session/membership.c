@@ -30,7 +30,6 @@ static const struct launcher launchers[] = {
     {.rank = "OMPI_COMM_WORLD_RANK",
      .local_rank = {"OMPI_COMM_WORLD_LOCAL_RANK"},
      .world_size = {"OMPI_COMM_WORLD_SIZE"}},
-    {.rank = "PMIX_RANK"},
     {.rank = "PMI_RANK", .local_rank = {"PMI_LOCAL_RANK", "MPI_LOCALRANKID"}, .world_size = {"PMI_SIZE"}},
     {.rank = "SLURM_PROCID",
      .local_rank = {"SLURM_LOCALID"},
