@@ -20,7 +20,7 @@
 #define MP_NVTX_VARIABLE "NVTX_INJECTION64_PATH"
 /* "libunwind": libunwind walks native stacks. The recorder needs this before the session answers. */
 #define MP_UNWIND_VARIABLE "MEMPROF_UNWIND"
-/* What LD_PRELOAD and PYTHONPATH begin with. The recorder puts it back where a program sets these variables anew
+/* The beginnings of LD_PRELOAD and PYTHONPATH. The recorder puts it back where a program sets these variables anew
  * (capture/entry/environment.h). */
 #define MP_PRELOAD_VARIABLE "MEMPROF_PRELOAD"
 #define MP_PYTHON_VARIABLE  "MEMPROF_PYTHON"
@@ -53,9 +53,9 @@ struct mp_record_config {
     uint32_t sample_bytes; /* layers torch and app: mean bytes between two samples (base/sampling.h); 0: all blocks */
     uint32_t host_bytes;   /* the C allocator: mean bytes between two samples; 0: no blocks */
     uint32_t holders_ms;   /* the most time that a look for holders may take */
-    uint32_t operators_from, operators_to; /* the steps whose operators are logged, from 1; 0: all. The recorder does not
-                                            * need them */
-    uint32_t depth;        /* the most frames of a stack: three quarters inner, one quarter outer */
+    uint32_t operators_from, operators_to; /* the steps whose operators are logged, from 1; 0: all. The recorder does
+                                            * not need them */
+    uint32_t depth;                        /* the most frames of a stack: three quarters inner, one quarter outer */
 
     char step_range[MP_STEP_RANGE_ROOM]; /* which regions are steps (base/step_rule.h). In the text only if not empty;
                                           * the recorder does not need it and does not parse it */

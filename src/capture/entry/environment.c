@@ -92,7 +92,7 @@ static bool library_is_here(void)
 
 /* ---- another program ------------------------------------------------------------------------------------------ */
 
-/* What an environment lacks. */
+/* The variables that an environment lacks. */
 struct lack {
     bool kept[KEPT_MOST], list[LISTS];
     size_t entries, bytes; /* of the whole new environment, and of the new lists */

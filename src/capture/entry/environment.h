@@ -1,6 +1,6 @@
 /*
  * The variables by which a program finds its session. A parent may start a program with an environment of its own; the
- * recorder in the parent then puts them back. So they travel from program to program as far as the recorder does.
+ * recorder in the parent then puts them back. The variables thus reach every program that the recorder reaches.
  *
  * mp_environment_keep() is for the constructor. The other functions allocate nothing, call only the kernel and may run
  * in handlers and after vfork(), on any thread.
