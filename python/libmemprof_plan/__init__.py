@@ -31,6 +31,7 @@ def start(torch, after_import):
     if torch.distributed.is_available():
         from libmemprof_plan import ranks
         ranks.do_without_libuv(torch.distributed)
+        ranks.tell_sizes_of_splits(torch.distributed)
         ranks.answer_objects(torch.distributed, int(settings.get("world", "0")) > 1)
         if int(settings.get("world", "0")) > 1:
             ranks.be_alone(torch.distributed, int(settings["rank"]), int(settings["world"]))

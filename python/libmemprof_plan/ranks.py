@@ -1,6 +1,7 @@
 """Many ranks without their GPUs: collectives transfer nothing. This module makes up answers that decide sizes on the
 host."""
 
+import ctypes
 import datetime
 import functools
 import inspect
@@ -54,6 +55,28 @@ def _let_groups_be_alone(distributed):
         return begin(ranks, timeout, backend, *arguments, **named)
 
     _replace(distributed, new_group)
+
+
+def tell_sizes_of_splits(distributed):
+    """NCCL learns from all ranks' colours which ranks stay together. The stand-in is told how many."""
+    tell = getattr(ctypes.CDLL("libnccl.so.2"), "softnccl_split_size", None)
+    if tell is None:
+        return
+    module = distributed.distributed_c10d
+    helper, split = module._new_process_group_helper, getattr(distributed, "split_group", None)
+
+    def _new_process_group_helper(group_size, *arguments, **named):
+        tell(group_size)
+        return helper(group_size, *arguments, **named)
+
+    def split_group(parent_pg=None, split_ranks=None, *arguments, **named):
+        parent = parent_pg or distributed.group.WORLD
+        tell(max([len(ranks) for ranks in split_ranks or () if parent.rank() in ranks], default=0))
+        return split(parent_pg, split_ranks, *arguments, **named)
+
+    module._new_process_group_helper = _new_process_group_helper
+    if split:
+        _replace(distributed, split_group)
 
 
 def _carry_objects(distributed, rank):

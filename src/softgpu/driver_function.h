@@ -11,3 +11,12 @@
              *found_ = driver_ ? dlsym(driver_, name) : NULL;                                                          \
         memcpy(&(pointer), &found_, sizeof found_);                                                                    \
     } while (0)
+
+/* Called by a library's function that computes on `stream`: the driver counts a kernel. Some programs use the library
+ * without a driver. */
+static inline void soft_library_launch(void *stream)
+{
+    static int (*launch)(void *stream);
+    if (!launch) SOFT_DRIVER_FUNCTION(launch, "softgpu_launch");
+    if (launch) (void)launch(stream);
+}

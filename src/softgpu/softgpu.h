@@ -109,8 +109,22 @@ void softgpu_offer_images(softgpu_find_image *find);
 int softgpu_cublas_launch(void *stream);
 int softgpu_nccl_launch(bool connects, void *stream);
 int softgpu_launch(void *stream); /* of any other library */
+/* The origin of a value that no kernel computed. */
+enum softgpu_source {
+    SOFTGPU_KNOWN,    /* the value that a GPU would have */
+    SOFTGPU_MADE_UP,  /* by the policy */
+    SOFTGPU_SPREAD,   /* choices and conditions, spread evenly (libmemprof_plan/values.py) */
+    SOFTGPU_RECEIVED, /* from another rank, which is assumed to have sent what this rank has */
+};
 /* Sets the data that the calling thread reads from a device, in copies of at most `bytes`, until the next call. NULL,
  * 0: values are made up again. The caller keeps the data alive. */
-void softgpu_answer(const void *data, size_t bytes);
+void softgpu_answer(const void *data, size_t bytes, enum softgpu_source source);
+/* Called when data of other ranks arrived at an address. `like_own`: they are assumed to be what the device has there;
+ * else they are unknown. */
+void softgpu_received(uint64_t address, uint64_t bytes, bool like_own);
+/* Copies what the device has at an address, if that is known. Returns its softgpu_source; -1: it is unknown. */
+int softgpu_known(uint64_t address, void *to, uint64_t bytes);
+/* Sets what the device has at an address; source -1: it is unknown. */
+void softgpu_put(uint64_t address, const void *data, uint64_t bytes, int source);
 /* True if the address lies in memory that some device handed out. */
 bool softgpu_is_device_address(uint64_t address);

@@ -52,6 +52,58 @@ print(rank, [each["rank"] for each in all], one[0], to[0], flush=True)
         result = self.plan("--devices", 2, "--", "torchrun", "--nproc_per_node", 2, program)
         self.assertEqual(sorted(result.stdout.splitlines()), ["0 [0, 1] of 1 10", "1 [0, 1] of 1 11"])
 
+    def test_small_values_are_sent(self):
+        program = self.folder / "sent.py"
+        program.write_text("""import torch, torch.distributed as dist
+dist.init_process_group("nccl")
+rank, all = dist.get_rank(), [torch.zeros(2, dtype=torch.long, device="cuda") for _ in range(2)]
+torch.cuda.set_device(rank)
+flag, sum, most = (torch.tensor(one, device="cuda") for one in (1 - rank, [rank + 1, 5], float(rank)))
+dist.broadcast(flag, 0), dist.all_reduce(sum), dist.all_reduce(most, op=dist.ReduceOp.MAX)
+dist.all_gather(all, torch.tensor([rank, 10 * rank], device="cuda"))
+part = torch.zeros(1, dtype=torch.long, device="cuda")
+dist.reduce_scatter_tensor(part, torch.arange(2, device="cuda") + rank)
+print(rank, flag.item(), sum.tolist(), most.item(), [one.tolist() for one in all], part.item(), flush=True)
+unknown = torch.randn(4, device="cuda")
+dist.all_reduce(unknown)
+print(rank, unknown.tolist(), flush=True)  # line 13
+""")
+        result = self.plan("--devices", 2, "--", "torchrun", "--nproc_per_node", 2, program)
+        self.assertEqual(sorted(result.stdout.splitlines()), [
+            f"{rank} {rest}" for rank in (0, 1)
+            for rest in (f"1 [3, 10] 1.0 [[0, 0], [1, 10]] {2 * rank + 1}", "[0.0, 0.0, 0.0, 0.0]")])
+        self.assertIn("depends on 1 value read from the device", result.stderr)
+        self.assertIn("sent.py:13", result.stderr)
+        self.assertEqual([one.name for one in self.folder.iterdir() if "messages" in one.name], [])
+
+    def test_the_worst_rank_decides(self):
+        program = self.folder / "worst.py"
+        program.write_text("""import os, torch
+rank = int(os.environ["LOCAL_RANK"])
+torch.empty((800 << 30) if rank == 1 else 10 << 30, dtype=torch.uint8, device=f"cuda:{rank}")
+""")
+        result = self.plan("--devices", 2, "-o", "run/", "--", "torchrun", "--nproc_per_node", 2, program, status=1)
+        self.assertIn("does not fit: memory ran out 1 time, with 0 B reserved", result.stderr)
+
+    def test_what_others_send_is_not_known(self):
+        """A rank trains nothing unless another one says so; groups of one rank, made by splits, cost nothing."""
+        program = self.folder / "flag.py"
+        program.write_text("""import torch, torch.distributed as dist
+dist.init_process_group("nccl", device_id=torch.device("cuda:0"))
+groups = [dist.new_group([each]) for each in range(8)]
+pairs = [dist.new_group([2 * each, 2 * each + 1]) for each in range(4)]
+print(groups[3].rank(), groups[3].size(), pairs[1].rank(), pairs[1].size())
+flag = torch.tensor([0], device="cuda")
+dist.broadcast(flag, 0)
+if flag.item():  # line 8
+    torch.empty(800 << 30, dtype=torch.uint8, device="cuda")
+""")
+        result = self.plan("--world-size", 8, "--rank", 3, "--", sys.executable, program)
+        self.assertEqual(result.stdout, "0 1 1 2\n")
+        self.assertIn("at the peak; no optimizer stepped", result.stderr)
+        self.assertIn("flag.py:8  1 time, a value (of another rank; taken to be this rank's own)", result.stderr)
+        self.assertRegex(result.stderr, r"context and libraries take another 51\d MiB")
+
     def test_stages_of_a_pipeline(self):
         """More ranks than one root of NCCL serves; groups of the CPU; objects that stages send each other."""
         result = self.plan("--world-size", 512, "--rank", "all", "--json", "--", sys.executable, PIPELINE)

@@ -238,23 +238,25 @@ class Values(bed.TestCase):
     def test_programs_end_and_say_what_they_read(self):
         run = self.execute(READS, how="plan")
         self.assertEqual(run.output.split("\n")[:-1],
-                         ["2", "2", "16", "[256, 256, 256, 256]", f"[500, {1 << 21}, 500, 500, 50, 500, 500, 500, 500]",
+                         ["2", "2", "16", "[128, 128, 128, 128]", f"[500, {1 << 21}, 500, 500, 50, 500, 500, 500, 500]",
                           "[3, 5]", "[4, 9, 8]"])
         self.assertIn("not known: cuDNN's recurrent layers", run.said)
         self.assertEqual(self.places(run), {
             "nan": ("way", 6), "finite": ("way", 3), "item": ("value", 3), "clip": ("way", 3), "scaler": ("value", 3),
             "token": ("value", 12), "expert": ("size", 4), "nonzero": ("size", 2), "unique": ("size", 2),
             "mask": ("size", 3)})
-        self.assertIn("values read from the device, which were zeros; conditions selected 50 % of the elements, a guess "
-                      "(--selected):", run.said)
+        self.assertIn("values read from the device, which were zeros or guessed; conditions selected 50 % of the elements, "
+                      "a guess (--selected):", run.said)
         line = 1 + [line.endswith("# line: expert") for line in READS.split("\n")].index(True)
-        self.assertIn(f"program.py:{line}  4 times, decides how much there is  rows, which = torch.where(", run.said)
+        self.assertIn(f"program.py:{line}  4 times, decides how much there is (choices spread evenly)  rows, which = torch",
+                      run.said)
 
     def test_what_a_condition_selects(self):
-        for share, rows in (("0", 0), ("0.25", 128), ("1", 512)):
-            run = self.execute(READS.replace("print(early", "print(experts()[0]) or exit()\nprint(early"), how="plan",
-                               options=["--selected", share], status=1 if share == "0" else 0)
-            if share == "0":  # no expert has rows, and nothing has a gradient
+        for share, rows in (("0", 0), ("0.25", 256), ("1", 1024)):
+            run = self.execute("import torch\nx = torch.randn(256, 4, device='cuda')\nrows = torch.where(x > 0.5)[0]\n"
+                               "x[rows].max(), print(len(rows))\n", how="plan", options=["--selected", share],
+                               status=1 if share == "0" else 0)
+            if share == "0":  # nothing has no maximum
                 self.assertIn("the command failed, with status 1: the plan is of what it did until then", run.said)
                 self.assertIn("unknown whether it fits: until it failed, it reserved ", run.said)
                 self.assertNotIn(" fits, ", run.said)

@@ -14,15 +14,11 @@
 /* The share for plans of older versions, which did not record it. */
 #define SELECTED_BEFORE 0.0
 #define TORCH           "plan: torch "
-#define NCCL            "plan: communicator"
 #define CUDNN           "plan: cudnn"
 #define WORKSPACES      "plan: workspaces" /* src/softgpu/math */
 #define RECURRENT       "plan: recurrent"
 #define HIDDEN          "plan: hidden"
 #define DRIVER          "plan: driver "
-/* NVIDIA/nccl#964: for each communicator 544 MB with two ranks, 688 MB with more. */
-#define NCCL_OF_TWO  (UINT64_C(544) << 20)
-#define NCCL_OF_MORE (UINT64_C(688) << 20)
 
 const char *mp_plan_use_name(enum mp_plan_use use)
 {
@@ -34,6 +30,31 @@ const char *mp_plan_use_text(enum mp_plan_use use)
 {
     static const char *const texts[] = {"a value", "decides a condition", "decides how much there is"};
     return texts[use];
+}
+
+const char *mp_plan_origin_name(enum mp_plan_origin origin)
+{
+    static const char *const names[] = {"made up", "spread", "received"};
+    return names[origin];
+}
+
+const char *mp_plan_origin_text(enum mp_plan_origin origin)
+{
+    static const char *const texts[] = {"", " (choices spread evenly)",
+                                        " (of another rank; taken to be this rank's own)"};
+    return texts[origin];
+}
+
+const char *mp_plan_values_text(const struct mp_plan *plan, char *room, size_t bytes)
+{
+    size_t made_up = 0;
+    for (size_t i = 0; i < plan->read_backs.count; i++)
+        made_up += plan->read_backs.at[i].origin == MP_PLAN_MADE_UP;
+    snprintf(room, bytes, "%s%s", made_up ? plan->values : "",
+             made_up == plan->read_backs.count ? ""
+             : made_up                         ? " or guessed"
+                                               : "guessed");
+    return room;
 }
 
 /* How PyTorch's functions use a value that they read. The innermost function counts. */
@@ -86,8 +107,13 @@ static uint32_t place_of(const struct mp_model *model, uint32_t stack)
     return any;
 }
 
-static void add_read_back(struct mp_plan *plan, const struct mp_model *model, uint32_t stack, uint64_t bytes)
+/* `text`: bytes, and the origin unless the value was made up. */
+static void add_read_back(struct mp_plan *plan, const struct mp_model *model, uint32_t stack, const char *text)
 {
+    uint64_t bytes = strtoull(text, NULL, 10);
+    enum mp_plan_origin origin = MP_PLAN_MADE_UP;
+    for (int at = MP_PLAN_SPREAD; at < MP_PLAN_ORIGINS; at++)
+        if (strstr(text, mp_plan_origin_name((enum mp_plan_origin)at))) origin = (enum mp_plan_origin)at;
     uint32_t place = place_of(model, stack);
     plan->read_back_count++;
     mp_vec_each (struct mp_plan_read_back, one, &plan->read_backs) {
@@ -96,9 +122,10 @@ static void add_read_back(struct mp_plan *plan, const struct mp_model *model, ui
         one->bytes += bytes;
         enum mp_plan_use use = stack == one->stack ? one->use : use_of(model, stack);
         if (use > one->use) one->use = use;
+        if (origin > one->origin) one->origin = origin;
         return;
     }
-    struct mp_plan_read_back one = {stack, place, 1, bytes, use_of(model, stack)};
+    struct mp_plan_read_back one = {stack, place, 1, bytes, use_of(model, stack), origin};
     mp_vec_add(&plan->read_backs, one);
 }
 
@@ -114,16 +141,6 @@ static void read_settings(struct mp_plan *plan, const struct mp_model *model)
                plan->values, &plan->devices, &plan->rank, &plan->world, &plan->selected) >= 7;
     struct mp_plan_estimate one = {"CUDA context", "the device's profile: see memprof plan --help", context};
     if (plan->planned && context) mp_vec_add(&plan->estimated, one);
-}
-
-static void add_communicators(struct mp_plan *plan, unsigned of_two, unsigned of_more)
-{
-    struct mp_plan_estimate one = {"NCCL",
-                                   "NVIDIA/nccl#964: 544 MB for a communicator of two ranks, 688 MB for more ranks",
-                                   of_two * NCCL_OF_TWO + of_more * NCCL_OF_MORE};
-    for (size_t i = 0; i < plan->estimated.count; i++)
-        if (!strcmp(plan->estimated.at[i].name, one.name)) return; /* the driver reported the bytes itself */
-    if (one.bytes) mp_vec_add(&plan->estimated, one);
 }
 
 /* Bytes that the driver took for loaded code, by its last report. The device with most bytes counts. */
@@ -157,14 +174,14 @@ void mp_plan_find(const struct mp_model *model, struct mp_plan *plan)
 {
     *plan = (struct mp_plan){.selected = SELECTED_BEFORE};
     read_settings(plan, model);
-    unsigned of_two = 0, of_more = 0, ranks;
     for (size_t i = 0; plan->planned && i < model->noted.count; i++) {
         uint32_t event = model->noted.at[i];
+        plan->stepped |= model->events.type[event] == MP_EVENT_STEP;
         if (model->events.type[event] != MP_EVENT_MARK) continue;
         const struct mp_model_note *note = &model->notes.at[model->events.subject[event]];
         const char *name = mp_model_text(model, note->name);
         if (!strncmp(name, READ_BACK, strlen(READ_BACK))) {
-            add_read_back(plan, model, note->stack, strtoull(name + strlen(READ_BACK), NULL, 10));
+            add_read_back(plan, model, note->stack, name + strlen(READ_BACK));
         } else if (!strncmp(name, TORCH, strlen(TORCH))) {
             snprintf(plan->torch, sizeof plan->torch, "%s", name + strlen(TORCH));
         } else if (!strncmp(name, DRIVER, strlen(DRIVER))) {
@@ -187,12 +204,8 @@ void mp_plan_find(const struct mp_model *model, struct mp_plan *plan)
                                            "not known: planned with PyTorch's own kernels, which take another amount",
                                            MP_BYTES_UNKNOWN};
             mp_vec_add(&plan->estimated, one);
-        } else if (sscanf(name, NCCL " %u", &ranks) == 1) {
-            of_two += ranks == 2;
-            of_more += ranks > 2;
         }
     }
-    add_communicators(plan, of_two, of_more);
     for (size_t i = 0; i < plan->estimated.count; i++)
         if (plan->estimated.at[i].bytes != MP_BYTES_UNKNOWN) plan->estimated_bytes += plan->estimated.at[i].bytes;
     if (plan->read_backs.count > 1)

@@ -15,11 +15,20 @@ enum mp_plan_use {
     MP_PLAN_USES
 };
 
+/* The origin of a value that was read back. */
+enum mp_plan_origin {
+    MP_PLAN_MADE_UP,  /* as --values says */
+    MP_PLAN_SPREAD,   /* a guess: choices and conditions, spread evenly */
+    MP_PLAN_RECEIVED, /* of another rank: what this rank has */
+    MP_PLAN_ORIGINS
+};
+
 struct mp_plan_read_back {
     uint32_t stack; /* stack of the first read; reads through the same line of the user's code count here, too */
     uint32_t place; /* frame of that line; MP_NONE: no Python */
     uint64_t count, bytes;
     enum mp_plan_use use;
+    enum mp_plan_origin origin; /* if reads differ: the last one in the enumeration */
 };
 
 struct mp_plan_estimate {
@@ -30,6 +39,7 @@ struct mp_plan_estimate {
 struct mp_plan {
     bool planned; /* false: the fields below have no meaning */
     bool hidden;  /* CUDA_VISIBLE_DEVICES hid all devices from the program */
+    bool stepped; /* an optimizer stepped, or the program marked steps */
     char device[64], values[16], torch[128];
     double selected;      /* share of elements that a condition selects */
     uint64_t total_bytes; /* of each device */
@@ -50,3 +60,9 @@ bool mp_plan_kernels_known(const struct mp_plan *plan);
 const char *mp_plan_use_name(enum mp_plan_use use);
 /* The effect in words, for people: "decides how much there is" */
 const char *mp_plan_use_text(enum mp_plan_use use);
+/* "made up", "spread", "received" */
+const char *mp_plan_origin_name(enum mp_plan_origin origin);
+/* Continues the effect, for people: ", of another rank"; "" for values that are made up. */
+const char *mp_plan_origin_text(enum mp_plan_origin origin);
+/* What the read values were: "zeros", "guessed", "zeros or guessed". */
+const char *mp_plan_values_text(const struct mp_plan *plan, char *room, size_t bytes);

@@ -1,3 +1,4 @@
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
@@ -5,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/buffer.h"
@@ -134,6 +136,25 @@ static bool preload(const struct planning *planning)
     return done;
 }
 
+/* Makes the folder through which the ranks on several devices exchange small data (src/softgpu/nccl). */
+static bool make_messages(const struct planning *planning)
+{
+    unsetenv("SOFTGPU_MESSAGES");
+    if (planning->devices < 2 || planning->world > 1) return true;
+    char folder[PATH_MAX + 16];
+    snprintf(folder, sizeof folder, "%s.messages", planning->state);
+    return !mkdir(folder, 0700) && set("SOFTGPU_MESSAGES", "%s", folder);
+}
+
+static void remove_messages(void)
+{
+    const char *folder = getenv("SOFTGPU_MESSAGES");
+    DIR *open = folder ? opendir(folder) : NULL;
+    for (const struct dirent *one; open && (one = readdir(open));)
+        unlinkat(dirfd(open), one->d_name, 0);
+    if (open) closedir(open), rmdir(folder);
+}
+
 static bool make_state(struct planning *planning)
 {
     const char *parent = getenv("TMPDIR");
@@ -157,7 +178,7 @@ static bool set_up(struct planning *planning)
     struct mp_buffer profile = {0};
     mp_plan_device_profile(device, &profile);
     unsetenv("CUDA_VISIBLE_DEVICES");
-    bool done = make_state(planning) && preload(planning) && set("SOFTGPU_ON", "plan") &&
+    bool done = make_state(planning) && make_messages(planning) && preload(planning) && set("SOFTGPU_ON", "plan") &&
                 set("SOFTGPU_MEMORY", "%llu", (unsigned long long)device->total) &&
                 set("SOFTGPU_CONTEXT", "%llu", (unsigned long long)device->context) &&
                 set("SOFTGPU_DEVICES", "%u", planning->devices) && set("SOFTGPU_VALUES", "%s", planning->values) &&
@@ -229,6 +250,7 @@ static int run_plan(const struct mp_invocation *invocation)
     if (all) return mp_plan_ranks(invocation, &planning.device);
     int status = set_up(&planning) ? MP_EXIT_DONE : MP_EXIT_COULD_NOT;
     if (!status) status = mp_snapshot_record(invocation, &(struct mp_snapshot_way){&planning, "plan", prepare, report});
+    remove_messages();
     if (*planning.state) unlink(planning.state);
     return status;
 }

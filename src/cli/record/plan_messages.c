@@ -183,13 +183,13 @@ static void print_place(const struct mp_model *model, const struct mp_plan_read_
     mp_stack_resolve(model, one->stack, &lines);
     const struct mp_stack_line *line = mp_stack_headline(&lines);
     if (line && line->file)
-        mp_message("  %s:%u%s  %s %s, %s  %s", mp_path_short(line->file), line->line,
+        mp_message("  %s:%u%s  %s %s, %s%s  %s", mp_path_short(line->file), line->line,
                    library_line(&lines, line, library, sizeof library), mp_format_count(count, one->count),
-                   one->count == 1 ? "time" : "times", mp_plan_use_text(one->use),
+                   one->count == 1 ? "time" : "times", mp_plan_use_text(one->use), mp_plan_origin_text(one->origin),
                    source_line(line, source, sizeof source));
     else
-        mp_message("  (no Python)  %s %s, %s", mp_format_count(count, one->count), one->count == 1 ? "time" : "times",
-                   mp_plan_use_text(one->use));
+        mp_message("  (no Python)  %s %s, %s%s", mp_format_count(count, one->count), one->count == 1 ? "time" : "times",
+                   mp_plan_use_text(one->use), mp_plan_origin_text(one->origin));
     mp_stack_lines_free(&lines);
 }
 
@@ -198,7 +198,8 @@ static void print_read_backs(const struct mp_model *model, const struct mp_plan 
     size_t count = plan->read_backs.count, sizes = 0;
     for (size_t i = 0; i < count; i++)
         sizes += plan->read_backs.at[i].use == MP_PLAN_SIZE;
-    char chosen[128] = "";
+    char chosen[128] = "", values[64];
+    mp_plan_values_text(plan, values, sizeof values);
     if (sizes)
         snprintf(chosen, sizeof chosen, "; conditions selected %g %% of the elements, a guess (--selected)",
                  100 * plan->selected);
@@ -206,7 +207,7 @@ static void print_read_backs(const struct mp_model *model, const struct mp_plan 
         mp_message("depends on no value read from the device");
     else
         mp_message("depends on %zu %s read from the device, which %s %s%s:", count, count == 1 ? "value" : "values",
-                   count == 1 ? "was" : "were", plan->values, chosen);
+                   count == 1 ? "was" : "were", values, chosen);
     for (size_t i = 0; i < count && i < PLACES_MAX; i++)
         print_place(model, &plan->read_backs.at[i]);
     if (count > PLACES_MAX) mp_message("  and %zu more: memprof info lists them", count - PLACES_MAX);
@@ -234,8 +235,9 @@ static void print_fit(const struct mp_plan_outcome *outcome, const struct mp_pla
         mp_message("unknown whether it fits: until it failed, it reserved %s and allocated %s at the peak", reserved,
                    allocated);
     else if (outcome->fits)
-        mp_message("fits, with %s to spare: reserved %s, allocated %s at the peak",
-                   mp_format_bytes(room, device->total - needed), reserved, allocated);
+        mp_message("fits, with %s to spare: reserved %s, allocated %s at the peak%s",
+                   mp_format_bytes(room, device->total - needed), reserved, allocated,
+                   plan->stepped ? "" : "; no optimizer stepped");
     else if (outcome->ooms)
         mp_message("does not fit: memory ran out %lu %s%s, with %s reserved and %s allocated at the peak",
                    outcome->ooms, outcome->ooms == 1 ? "time" : "times", failed ? "" : " (the command went on)",
@@ -303,6 +305,23 @@ static void print_server_of(const struct mp_collector_result *result, size_t but
     }
 }
 
+/* The recording that decides: memory ran out there, or else it needs most. */
+static size_t find_worst(const struct mp_collector_result *result, const struct mp_plan_device *device)
+{
+    struct mp_plan_outcome worst = {0}, one;
+    struct mp_error error;
+    size_t found = 0;
+    for (size_t i = 0; result->recordings.count > 1 && i < result->recordings.count; i++) {
+        const char *path = result->recordings.at[i].path;
+        if (!path || mp_plan_judge(path, device, &one, &error) || !one.has_device) continue;
+        bool ran_out = one.ooms && !worst.ooms, more = one.reserved + one.estimated > worst.reserved + worst.estimated;
+        if (worst.has_device && !ran_out && (!more || (worst.ooms && !one.ooms))) continue;
+        worst = one;
+        found = i;
+    }
+    return found;
+}
+
 static bool print_one(const char *path, const struct mp_plan_device *device, int exit_status)
 {
     struct mp_model *model;
@@ -337,11 +356,10 @@ static bool print_one(const char *path, const struct mp_plan_device *device, int
 
 bool mp_plan_report(const struct mp_collector_result *result, const struct mp_plan_device *device, bool quiet)
 {
-    size_t biggest = 0, count = result->recordings.count;
+    size_t count = result->recordings.count;
     bool whole = count > 0;
     for (size_t i = 0; i < count; i++) {
         const struct mp_recording_summary *summary = &result->recordings.at[i];
-        if (summary->track.peak_bytes > result->recordings.at[biggest].track.peak_bytes) biggest = i;
         if (summary->failed)
             mp_message("%s: the recording stopped early: %s", summary->path ? summary->path : "plan",
                        summary->failure.text);
@@ -349,14 +367,15 @@ bool mp_plan_report(const struct mp_collector_result *result, const struct mp_pl
     }
     if (!count) return print_nothing(&(struct mp_plan){0}, result->exit_status);
     if (quiet) return whole;
+    size_t worst = find_worst(result, device);
     for (size_t i = 0; i < count; i++) {
         char peak[MP_UNIT_TEXT], shown[MP_SHOWN_ROOM];
         const struct mp_recording_summary *summary = &result->recordings.at[i];
-        if (i != biggest && summary->path && *summary->track_id)
+        if (i != worst && summary->path && *summary->track_id)
             mp_message("%s  %s allocated %s at the peak", mp_shown_path(shown, summary->path), summary->track_id,
                        mp_format_bytes(peak, summary->track.peak_bytes));
     }
-    if (result->exit_status) print_server_of(result, biggest);
-    const char *path = result->recordings.at[biggest].path;
+    if (result->exit_status) print_server_of(result, worst);
+    const char *path = result->recordings.at[worst].path;
     return path && print_one(path, device, result->exit_status) && whole;
 }

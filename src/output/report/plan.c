@@ -14,6 +14,7 @@ static const struct mp_column read_back_columns[] = {
     {NULL, "count", MP_COUNT, READ_BACK(count)},
     {NULL, "bytes", MP_BYTES, READ_BACK(bytes)},
     {NULL, "use", MP_WORD, READ_BACK(use), .word = mp_plan_use_name},
+    {NULL, "origin", MP_WORD, READ_BACK(origin), .word = mp_plan_origin_name},
     {NULL, "stack", MP_SITE, READ_BACK(stack)},
     {NULL},
 };
@@ -55,6 +56,7 @@ bool mp_plan_sentence(struct mp_buffer *out, const struct mp_model *model)
     struct mp_plan plan;
     mp_plan_find(model, &plan);
     bool planned = plan.planned;
+    char values[64];
     if (planned) {
         mp_buffer_printf(out, "planned on %s without a GPU: nothing was computed", plan.device);
         if (plan.estimated_bytes)
@@ -63,7 +65,7 @@ bool mp_plan_sentence(struct mp_buffer *out, const struct mp_model *model)
         if (plan.read_back_count)
             mp_buffer_printf(out, "; values were read from the device at %s, %s in all, and were %s",
                              mp_counted(plan.read_backs.count, "place"), mp_counted(plan.read_back_count, "time"),
-                             plan.values);
+                             mp_plan_values_text(&plan, values, sizeof values));
     }
     mp_plan_free(&plan);
     return planned;
@@ -78,7 +80,8 @@ static void put_place(struct mp_buffer *out, const struct mp_model *model, const
         mp_headline_text(out, line);
     else
         mp_buffer_append_text(out, "(no stack)");
-    mp_buffer_printf(out, "  %s: %s", mp_counted(one->count, "time"), mp_plan_use_text(one->use));
+    mp_buffer_printf(out, "  %s: %s%s", mp_counted(one->count, "time"), mp_plan_use_text(one->use),
+                     mp_plan_origin_text(one->origin));
     mp_stack_lines_free(&lines);
 }
 
@@ -87,12 +90,13 @@ void mp_plan_head_text(struct mp_text *text, const struct mp_model *model)
     struct mp_plan plan;
     mp_plan_find(model, &plan);
     size_t count = plan.read_backs.count;
+    char values[64];
     if (plan.planned) {
         mp_say(text, "\nPLANNED  on %s, %s, without a GPU: nothing was computed\n", plan.device,
                mp_bytes(plan.total_bytes));
         if (count)
             mp_say(text, "  depends on values read from the device at %s, which were %s\n", mp_counted(count, "place"),
-                   plan.values);
+                   mp_plan_values_text(&plan, values, sizeof values));
         else
             mp_say(text, "  depends on no value read from the device\n");
     }

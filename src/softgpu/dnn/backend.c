@@ -9,9 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "softgpu/driver_function.h"
-#include "softgpu/softgpu.h"
-
 enum { SUCCESS = 0, BAD_PARAM = 2000, OUT_OF_HOST_MEMORY = 1002 };
 
 /* cudnnBackendAttributeName_t */
@@ -128,11 +125,5 @@ EXPORTED int cudnnBackendGetAttribute(const struct descriptor *of, int name, int
 
 EXPORTED int cudnnBackendExecute(struct handle *handle, struct descriptor *plan, struct descriptor *variants)
 {
-    static __typeof__(softgpu_launch) *launch;
-    void *stream;
-    if (!handle || !plan || !variants) return BAD_PARAM;
-    if (!launch) SOFT_DRIVER_FUNCTION(launch, "softgpu_launch");
-    cudnnGetStream(handle, &stream);
-    if (launch) (void)launch(stream);
-    return SUCCESS;
+    return handle && plan && variants ? soft_launched(handle) : BAD_PARAM;
 }

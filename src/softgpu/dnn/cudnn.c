@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "softgpu/driver_function.h"
+
 /* $SOFTGPU_CUDNN, 92600 for 9.26.0. PyTorch needs the version that it was built with, or a newer one. */
 static size_t version(void)
 {
@@ -62,5 +64,11 @@ EXPORTED int cudnnSetStream(struct handle *handle, void *stream)
 EXPORTED int cudnnGetStream(struct handle *handle, void **to)
 {
     *to = handle->stream;
+    return 0;
+}
+
+int soft_launched(void *handle)
+{
+    soft_library_launch(((struct handle *)handle)->stream);
     return 0;
 }

@@ -15,6 +15,7 @@ static uint32_t correlations;
 static pid_t started_in; /* the process that called cuInit(); in a forked child calls fail */
 static __thread struct soft_call *innermost;
 static __thread uint64_t read_back; /* bytes that the running call returned although no kernel computed them */
+static __thread enum softgpu_source read_source;
 static __thread struct {
     int device;
     uint32_t shares; /* the shares that grew in the running call: one bit each */
@@ -51,16 +52,19 @@ void soft_enter(struct soft_call *call, uint32_t cbid, const char *name, const v
     if (call->tool && cbid) call->tool->call(call, false);
 }
 
-void soft_read_back(uint64_t bytes)
+void soft_read_back(uint64_t bytes, enum softgpu_source source)
 {
-    read_back += bytes;
+    if (source != SOFTGPU_KNOWN) read_back += bytes;
+    read_source = source;
 }
 
 /* Makes a mark in the recording, with the present stack, if there is a recorder. */
 static void report_read_back(void)
 {
     char text[64];
-    snprintf(text, sizeof text, "plan: read back %" PRIu64, read_back);
+    static const char *const sources[] = {[SOFTGPU_SPREAD] = " spread", [SOFTGPU_RECEIVED] = " received"};
+    const char *source = read_source >= SOFTGPU_SPREAD ? sources[read_source] : "";
+    snprintf(text, sizeof text, "plan: read back %" PRIu64 "%s", read_back, source);
     read_back = 0;
     memprof_mark(text);
 }

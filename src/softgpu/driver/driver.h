@@ -115,11 +115,14 @@ void soft_share_changed(int device, enum soft_share share);
 
 /* ---- the contents of device memory (values.c) ---- */
 
-/* Called when a kernel ran: device memory may no longer have what the program copied there. */
+/* Called when any kernel ran on the stream, of the program or of a library: it is a node of a captured graph, and
+ * device memory may no longer have what the program copied there (kernel.c). */
+void soft_kernel_ran(CUstream stream);
+/* The same without the stream. */
 void soft_values_changed(void);
 /* Called when the running call returned bytes to the program that no kernel computed. The recorder gets a mark after
  * the lock is released. */
-void soft_read_back(uint64_t bytes);
+void soft_read_back(uint64_t bytes, enum softgpu_source source);
 
 /* ---- contexts and streams (context.c, stream.c) ---- */
 

@@ -292,6 +292,7 @@ static CUresult launch(CUgraphExec executable, CUstream stream)
         else if (!list->nodes[i]->frees && !use(list->nodes[i]))
             return CUDA_ERROR_OUT_OF_MEMORY;
     }
+    soft_values_changed();
     return CUDA_SUCCESS;
 }
 

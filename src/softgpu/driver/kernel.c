@@ -20,10 +20,15 @@ static CUresult launch(CUfunction function, CUstream stream, unsigned grid_x, un
     if (!grid_x || !grid_y || !grid_z || !x || !y || !z || (uint64_t)x * y * z > SOFT_BLOCK_THREADS)
         return CUDA_ERROR_INVALID_VALUE;
     if (!soft_kernel_of(function, false)->code.binary) return CUDA_ERROR_NO_BINARY_FOR_GPU;
-    soft_values_changed();
     if (!soft_share_launch(function)) return CUDA_ERROR_OUT_OF_MEMORY;
-    soft_capture(stream, CU_GRAPH_NODE_TYPE_KERNEL);
+    soft_kernel_ran(stream);
     return CUDA_SUCCESS;
+}
+
+void soft_kernel_ran(CUstream stream)
+{
+    soft_values_changed();
+    soft_capture(stream, CU_GRAPH_NODE_TYPE_KERNEL);
 }
 
 static CUresult attribute(int *value, int which, const void *function)

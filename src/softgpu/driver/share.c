@@ -63,9 +63,14 @@ bool soft_share_launch(const void *function)
     if (!context || !soft_profile_share(SOFT_PROFILE_KERNELS)) return true;
     struct soft_kernel *kernel = soft_kernel_of(function, true);
     if (kernel->loaded & 1u << context->device) return true;
+    uint64_t code = soft_round(kernel->code.bytes, PAGE);
+    if (!soft_share_take(context->device, SOFT_SHARE_KERNELS, code)) return false;
+    if (!take_local(context->device, kernel->code.local)) {
+        soft_share_give(context->device, SOFT_SHARE_KERNELS, code);
+        return false;
+    }
     kernel->loaded |= 1u << context->device;
-    return soft_share_take(context->device, SOFT_SHARE_KERNELS, soft_round(kernel->code.bytes, PAGE)) &&
-           take_local(context->device, kernel->code.local);
+    return true;
 }
 
 static CUresult library_launch(enum soft_share share, enum soft_profile_share size, bool takes, CUstream stream)
@@ -73,7 +78,10 @@ static CUresult library_launch(enum soft_share share, enum soft_profile_share si
     CUcontext context = soft_current();
     uint64_t bytes = soft_profile_share(size);
     if (context && bytes && takes && !soft_share_take(context->device, share, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
-    soft_capture(stream, CU_GRAPH_NODE_TYPE_KERNEL);
+    if (share == SOFT_SHARE_NCCL)
+        soft_capture(stream, CU_GRAPH_NODE_TYPE_KERNEL); /* softgpu_received() tells what it wrote */
+    else
+        soft_kernel_ran(stream);
     return CUDA_SUCCESS;
 }
 
@@ -105,5 +113,5 @@ EXPORTED int softgpu_nccl_launch(bool connects, void *stream)
 
 EXPORTED int softgpu_launch(void *stream)
 {
-    LIBRARY_CALL("softgpu_launch", (soft_capture(stream, CU_GRAPH_NODE_TYPE_KERNEL), CUDA_SUCCESS));
+    LIBRARY_CALL("softgpu_launch", (soft_kernel_ran(stream), CUDA_SUCCESS));
 }

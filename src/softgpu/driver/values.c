@@ -20,6 +20,7 @@ enum policy { ZEROS, ONES, HOST };
 struct kept {
     struct kept *next; /* the next older entry */
     uint64_t address, bytes, epoch;
+    enum softgpu_source source;
     unsigned char data[];
 };
 
@@ -65,12 +66,14 @@ EXPORTED void softgpu_expect(uint64_t address, unsigned widths, uint64_t value)
 static __thread struct {
     const void *data;
     uint64_t bytes;
+    enum softgpu_source source;
 } answer;
 
-EXPORTED void softgpu_answer(const void *data, size_t bytes)
+EXPORTED void softgpu_answer(const void *data, size_t bytes, enum softgpu_source source)
 {
     answer.data = data;
     answer.bytes = bytes;
+    answer.source = source;
 }
 
 /* Drops kept data that overlaps the range. Unless the policy is "host", also drops data that a kernel may have
@@ -90,26 +93,55 @@ static void forget(uint64_t address, uint64_t bytes)
     }
 }
 
-static void keep(uint64_t address, const void *data, uint64_t bytes)
+EXPORTED void softgpu_received(uint64_t address, uint64_t bytes, bool like_own)
+{
+    pthread_mutex_lock(&soft_lock);
+    if (!like_own) forget(address, bytes);
+    for (struct kept *kept = newest; kept; kept = kept->next)
+        if (kept->address < address + bytes && address < kept->address + kept->bytes) kept->source = SOFTGPU_RECEIVED;
+    pthread_mutex_unlock(&soft_lock);
+}
+
+static void keep(uint64_t address, const void *data, uint64_t bytes, enum softgpu_source source)
 {
     forget(address, bytes);
     if (bytes > (policy() == HOST ? MOST_KEPT_HOST : MOST_KEPT_ONCE) || kept_bytes + bytes > MOST_KEPT_IN_ALL) return;
     struct kept *kept = malloc(sizeof *kept + bytes);
     if (!kept) return;
-    *kept = (struct kept){.next = newest, .address = address, .bytes = bytes, .epoch = epoch};
+    *kept = (struct kept){.next = newest, .address = address, .bytes = bytes, .epoch = epoch, .source = source};
     memcpy(kept->data, data, bytes);
     newest = kept;
     kept_bytes += bytes;
 }
 
 /* Finds kept data that covers the whole range. NULL: there is none. */
-static const unsigned char *find_kept(uint64_t address, uint64_t bytes)
+static const struct kept *find_kept(uint64_t address, uint64_t bytes)
 {
     for (const struct kept *kept = newest; kept; kept = kept->next)
         if (address >= kept->address && address + bytes <= kept->address + kept->bytes &&
             (policy() == HOST || kept->epoch == epoch))
-            return kept->data + (address - kept->address);
+            return kept;
     return NULL;
+}
+
+EXPORTED int softgpu_known(uint64_t address, void *to, uint64_t bytes)
+{
+    pthread_mutex_lock(&soft_lock);
+    const struct kept *kept = find_kept(address, bytes);
+    int source = kept && kept->epoch == epoch ? (int)kept->source : -1;
+    if (source >= 0) memcpy(to, kept->data + (address - kept->address), bytes);
+    pthread_mutex_unlock(&soft_lock);
+    return source;
+}
+
+EXPORTED void softgpu_put(uint64_t address, const void *data, uint64_t bytes, int source)
+{
+    pthread_mutex_lock(&soft_lock);
+    if (source < 0)
+        forget(address, bytes);
+    else
+        keep(address, data, bytes, (enum softgpu_source)source);
+    pthread_mutex_unlock(&soft_lock);
 }
 
 static void fill_ones(unsigned char *to, uint64_t bytes)
@@ -145,23 +177,26 @@ static CUresult copy(uint64_t to, uint64_t from, uint64_t bytes)
 {
     if (!bytes) return CUDA_SUCCESS;
     bool to_device = soft_is_device_address(to), from_device = soft_is_device_address(from);
-    const unsigned char *kept = from_device ? find_kept(from, bytes) : NULL;
-    const void *host = (const void *)(uintptr_t)from;
+    const struct kept *kept = from_device ? find_kept(from, bytes) : NULL;
+    const void *data = kept ? kept->data + (from - kept->address) : (const void *)(uintptr_t)from;
+    enum softgpu_source source = !kept ? SOFTGPU_KNOWN : kept->epoch == epoch ? kept->source : SOFTGPU_MADE_UP;
     if (to_device && from_device) {
         if (kept)
-            keep(to, kept, bytes);
+            keep(to, data, bytes, source);
         else
             forget(to, bytes);
     } else if (to_device) {
-        keep(to, host, bytes);
+        keep(to, data, bytes, source);
     } else if (!from_device) {
-        memmove((void *)(uintptr_t)to, host, bytes);
+        memmove((void *)(uintptr_t)to, data, bytes);
     } else if (bytes <= answer.bytes) {
         memcpy((void *)(uintptr_t)to, answer.data, bytes);
+        soft_read_back(bytes, answer.source);
     } else if (kept) {
-        memcpy((void *)(uintptr_t)to, kept, bytes);
+        memcpy((void *)(uintptr_t)to, data, bytes);
+        soft_read_back(bytes, source);
     } else {
-        soft_read_back(bytes);
+        soft_read_back(bytes, SOFTGPU_MADE_UP);
         make_up((unsigned char *)(uintptr_t)to, from, bytes);
     }
     return CUDA_SUCCESS;
@@ -176,10 +211,10 @@ static CUresult set(uint64_t to, unsigned value, unsigned width, uint64_t count)
         return CUDA_SUCCESS;
     }
     forget(to, bytes);
-    unsigned char *data = value && bytes <= MOST_KEPT_ONCE ? malloc(bytes) : NULL;
+    unsigned char *data = bytes && bytes <= MOST_KEPT_ONCE ? malloc(bytes) : NULL;
     for (uint64_t i = 0; data && i < bytes; i += width)
         memcpy(data + i, &value, width);
-    if (data) keep(to, data, bytes);
+    if (data) keep(to, data, bytes, SOFTGPU_KNOWN);
     free(data);
     return CUDA_SUCCESS;
 }

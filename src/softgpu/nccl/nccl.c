@@ -1,16 +1,19 @@
 /*
- * The stand-in of NCCL. Communicators know their rank and size, collectives return at once, and nothing is sent. Each
- * rank gets back its own data: a broadcast or a sum leaves the buffer unchanged. It takes no device memory itself. The
- * plan states separately how much NVIDIA's NCCL takes.
+ * The stand-in of NCCL. Communicators know their rank and size. Ranks that run as processes of one plan exchange small
+ * data that the driver knows (exchange.h). Otherwise collectives return at once, and nothing is sent. Each rank gets
+ * back its own data: a broadcast or a sum leaves the buffer unchanged. The driver knows that these data are a
+ * guess (softgpu_received()). It takes no device memory itself. The plan states separately how much NVIDIA's NCCL
+ * takes.
  */
-#include <memprof.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
 
 #include "softgpu/driver_function.h"
+#include "softgpu/nccl/exchange.h"
 #include "softgpu/softgpu.h"
 
 #define EXPORTED __attribute__((visibility("default")))
@@ -25,18 +28,25 @@ typedef struct {
 struct ncclComm {
     int rank, size, device;
     bool connected; /* its buffers have been made */
+    uint64_t splits;
+    struct exchange exchange;
 };
 typedef struct ncclComm *ncclComm_t;
 
-static ncclResult_t create(ncclComm_t *to, int size, int rank, int device)
+/* A number for `data` that continues `from`. */
+static uint64_t hash(uint64_t from, const void *data, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        from = (from ^ ((const unsigned char *)data)[i]) * 0x100000001b3;
+    return from;
+}
+
+static ncclResult_t create(ncclComm_t *to, int size, int rank, int device, uint64_t id)
 {
     if (size < 1 || rank < 0 || rank >= size) return ncclInvalidArgument;
     *to = malloc(sizeof **to);
     if (!*to) return ncclSystemError;
-    **to = (struct ncclComm){rank, size, device, false};
-    char text[64];
-    snprintf(text, sizeof text, "plan: communicator %d", size);
-    memprof_mark(text);
+    **to = (struct ncclComm){rank, size, device, .exchange = {.id = id, .rank = rank, .size = size}};
     return ncclSuccess;
 }
 
@@ -48,34 +58,32 @@ EXPORTED ncclResult_t ncclGetVersion(int *version)
 
 EXPORTED ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
 {
-    memset(id, 7, sizeof *id);
-    return ncclSuccess;
+    return getrandom(id, sizeof *id, 0) == (ssize_t)sizeof *id ? ncclSuccess : ncclSystemError;
 }
 
 EXPORTED ncclResult_t ncclCommInitRank(ncclComm_t *to, int size, ncclUniqueId id, int rank)
 {
-    (void)id;
-    return create(to, size, rank, 0);
+    return create(to, size, rank, 0, hash(0, &id, sizeof id));
 }
 
 EXPORTED ncclResult_t ncclCommInitRankConfig(ncclComm_t *to, int size, ncclUniqueId id, int rank, void *config)
 {
-    (void)id, (void)config;
-    return create(to, size, rank, 0);
+    (void)config;
+    return create(to, size, rank, 0, hash(0, &id, sizeof id));
 }
 
 EXPORTED ncclResult_t ncclCommInitRankScalable(ncclComm_t *to, int size, int rank, int ids, ncclUniqueId *id,
                                                void *config)
 {
-    (void)ids, (void)id, (void)config;
-    return create(to, size, rank, 0);
+    (void)config;
+    return create(to, size, rank, 0, hash(0, id, (size_t)ids * sizeof *id));
 }
 
 EXPORTED ncclResult_t ncclCommInitAll(ncclComm_t *to, int size, const int *devices)
 {
     ncclResult_t result = ncclSuccess;
     for (int i = 0; i < size && result == ncclSuccess; i++)
-        result = create(&to[i], size, i, devices ? devices[i] : i);
+        result = create(&to[i], size, i, devices ? devices[i] : i, 0);
     return result;
 }
 
@@ -89,11 +97,14 @@ static size_t bytes_of(size_t count, int type)
 
 /* Copies by the driver's public function, which also copies the values that the stand-in knows. `driver` NULL: there is
  * no driver. */
-static ncclResult_t give(const void *from, void *to, size_t bytes, void *stream)
+static ncclResult_t give(const void *from, void *to, size_t bytes, ncclComm_t comm, void *stream)
 {
     static int (*copy)(unsigned long long, unsigned long long, size_t, void *);
+    static __typeof__(softgpu_received) *received;
     if (!copy) SOFT_DRIVER_FUNCTION(copy, "cuMemcpyAsync");
-    if (copy && from != to && bytes) copy((uintptr_t)to, (uintptr_t)from, bytes, stream);
+    if (!received) SOFT_DRIVER_FUNCTION(received, "softgpu_received");
+    if (copy && from && from != to && bytes) copy((uintptr_t)to, (uintptr_t)from, bytes, stream);
+    if (received && comm->size > 1) received((uintptr_t)to, bytes, from);
     return ncclSuccess;
 }
 
@@ -106,8 +117,64 @@ static ncclResult_t use(ncclComm_t comm, size_t bytes, void *stream)
     bool connects = bytes >= CONNECTS && !comm->connected;
     if (!launch) SOFT_DRIVER_FUNCTION(launch, "softgpu_nccl_launch");
     if (!launch || comm->size < 2) return ncclSuccess;
+    if (launch(connects, stream)) return ncclUnhandledCudaError;
     comm->connected |= connects;
-    return launch(connects, stream) ? ncclUnhandledCudaError : ncclSuccess;
+    return ncclSuccess;
+}
+
+/* What the ranks sent; `sources` as softnccl_exchange(). */
+struct parts {
+    unsigned char *data;
+    int *sources, source; /* `source`: of all together */
+};
+
+/* Exchanges data, unless they are too large. The caller gives the parts back. */
+static bool fetch(ncclComm_t comm, int root, const void *from, size_t bytes, struct parts *parts)
+{
+    static __typeof__(softgpu_known) *known;
+    size_t size = (size_t)comm->size;
+    if (!known) SOFT_DRIVER_FUNCTION(known, "softgpu_known");
+    if (!known || size < 2 || !bytes || bytes > EXCHANGED_MOST) return false;
+    unsigned char *own = malloc(bytes);
+    *parts = (struct parts){malloc(size * bytes), malloc(size * sizeof *parts->sources), -1};
+    bool done = own && parts->data && parts->sources &&
+                softnccl_exchange(&comm->exchange, root, own, known((uintptr_t)from, own, bytes), bytes, parts->data,
+                                  parts->sources);
+    free(own);
+    for (int i = 0; done && i < comm->size; i++) {
+        if (i && (parts->source < 0 || parts->sources[i] < 0))
+            parts->source = -1;
+        else if (!i || parts->sources[i] > parts->source)
+            parts->source = parts->sources[i];
+    }
+    if (!done) free(parts->data), free(parts->sources);
+    return done;
+}
+
+/* Sets what the device has; source -1: it is unknown. */
+static void set(void *to, const void *data, size_t bytes, int source)
+{
+    static __typeof__(softgpu_put) *put;
+    if (!put) SOFT_DRIVER_FUNCTION(put, "softgpu_put");
+    put((uintptr_t)to, data, bytes, source);
+}
+
+static ncclResult_t done(const struct parts *parts)
+{
+    free(parts->data);
+    free(parts->sources);
+    return ncclSuccess;
+}
+
+/* Sets the `count` elements of a reduction that begin at number `first` of each rank's data. */
+static ncclResult_t set_reduced(void *to, const struct parts *parts, ncclComm_t comm, size_t all, size_t first,
+                                size_t count, int type, int operation)
+{
+    unsigned char *result = malloc(bytes_of(all, type));
+    bool known = result && parts->source >= 0 && softnccl_reduce(result, parts->data, comm->size, all, type, operation);
+    set(to, known ? result + bytes_of(first, type) : NULL, bytes_of(count, type), known ? parts->source : -1);
+    free(result);
+    return done(parts);
 }
 
 EXPORTED ncclResult_t ncclMemAlloc(void **to, size_t bytes)
@@ -127,15 +194,30 @@ EXPORTED ncclResult_t ncclMemFree(void *address)
 EXPORTED ncclResult_t ncclAllGather(const void *from, void *to, size_t count, int type, ncclComm_t comm, void *stream)
 {
     size_t bytes = bytes_of(count, type);
+    struct parts parts;
     if (use(comm, bytes * (size_t)comm->size, stream)) return ncclUnhandledCudaError;
+    if (fetch(comm, EVERYBODY, from, bytes, &parts)) {
+        for (int i = 0; parts.source < 0 && i < comm->size; i++)
+            set((char *)to + (size_t)i * bytes, parts.data + (size_t)i * bytes, bytes, parts.sources[i]);
+        if (parts.source >= 0) set(to, parts.data, (size_t)comm->size * bytes, parts.source);
+        return done(&parts);
+    }
     for (int i = 0; i < comm->size; i++)
-        give(from, (char *)to + (size_t)i * bytes, bytes, stream);
+        give(from, (char *)to + (size_t)i * bytes, bytes, comm, stream);
     return ncclSuccess;
 }
 
-/* Each other rank is assumed to send what this rank sends to itself. */
+/* Without an exchange, each other rank is assumed to send what this rank sends to itself. */
 EXPORTED ncclResult_t ncclAlltoAll(const void *from, void *to, size_t count, int type, ncclComm_t comm, void *stream)
 {
+    size_t bytes = bytes_of(count, type), size = (size_t)comm->size;
+    struct parts parts;
+    if (fetch(comm, EVERYBODY, from, size * bytes, &parts)) {
+        for (size_t i = 0; i < size; i++)
+            memmove(parts.data + i * bytes, parts.data + (i * size + (size_t)comm->rank) * bytes, bytes);
+        set(to, parts.data, size * bytes, parts.source);
+        return done(&parts);
+    }
     return ncclAllGather((const char *)from + (size_t)comm->rank * bytes_of(count, type), to, count, type, comm,
                          stream);
 }
@@ -143,55 +225,104 @@ EXPORTED ncclResult_t ncclAlltoAll(const void *from, void *to, size_t count, int
 EXPORTED ncclResult_t ncclGather(const void *from, void *to, size_t count, int type, int root, ncclComm_t comm,
                                  void *stream)
 {
-    return comm->rank == root ? ncclAllGather(from, to, count, type, comm, stream) : ncclSuccess;
+    size_t bytes = bytes_of(count, type), size = (size_t)comm->size;
+    struct parts parts;
+    if (fetch(comm, EVERYBODY, from, bytes, &parts)) {
+        if (comm->rank == root) set(to, parts.data, size * bytes, parts.source);
+        return done(&parts);
+    }
+    for (size_t i = 0; comm->rank == root && i < size; i++)
+        give(from, (char *)to + i * bytes, bytes, comm, stream);
+    return ncclSuccess;
 }
 
 EXPORTED ncclResult_t ncclScatter(const void *from, void *to, size_t count, int type, int root, ncclComm_t comm,
                                   void *stream)
 {
-    size_t bytes = bytes_of(count, type);
-    return comm->rank == root ? give((const char *)from + (size_t)root * bytes, to, bytes, stream) : ncclSuccess;
+    size_t bytes = bytes_of(count, type), size = (size_t)comm->size, at = (size_t)root * size + (size_t)comm->rank;
+    struct parts parts;
+    if (fetch(comm, root, from, size * bytes, &parts)) {
+        set(to, parts.data + at * bytes, bytes, parts.sources[root]);
+        return done(&parts);
+    }
+    return give(comm->rank == root ? (const char *)from + (size_t)root * bytes : NULL, to, bytes, comm, stream);
 }
 
 EXPORTED ncclResult_t ncclReduceScatter(const void *from, void *to, size_t count, int type, int operation,
                                         ncclComm_t comm, void *stream)
 {
-    (void)operation;
-    size_t bytes = bytes_of(count, type);
+    size_t bytes = bytes_of(count, type), all = count * (size_t)comm->size;
+    struct parts parts;
     if (use(comm, bytes * (size_t)comm->size, stream)) return ncclUnhandledCudaError;
-    return give((const char *)from + (size_t)comm->rank * bytes, to, bytes, stream);
+    if (fetch(comm, EVERYBODY, from, bytes_of(all, type), &parts))
+        return set_reduced(to, &parts, comm, all, count * (size_t)comm->rank, count, type, operation);
+    return give((const char *)from + (size_t)comm->rank * bytes, to, bytes, comm, stream);
 }
 
 EXPORTED ncclResult_t ncclAllReduce(const void *from, void *to, size_t count, int type, int operation, ncclComm_t comm,
                                     void *stream)
 {
-    (void)operation;
     size_t bytes = bytes_of(count, type);
-    return use(comm, bytes, stream) ? ncclUnhandledCudaError : give(from, to, bytes, stream);
+    struct parts parts;
+    if (use(comm, bytes, stream)) return ncclUnhandledCudaError;
+    if (fetch(comm, EVERYBODY, from, bytes, &parts))
+        return set_reduced(to, &parts, comm, count, 0, count, type, operation);
+    return give(from, to, bytes, comm, stream);
 }
 
 EXPORTED ncclResult_t ncclReduce(const void *from, void *to, size_t count, int type, int operation, int root,
                                  ncclComm_t comm, void *stream)
 {
-    (void)operation;
-    return comm->rank == root ? give(from, to, bytes_of(count, type), stream) : ncclSuccess;
+    struct parts parts;
+    if (fetch(comm, EVERYBODY, from, bytes_of(count, type), &parts))
+        return comm->rank == root ? set_reduced(to, &parts, comm, count, 0, count, type, operation) : done(&parts);
+    return comm->rank == root ? give(from, to, bytes_of(count, type), comm, stream) : ncclSuccess;
 }
 
 EXPORTED ncclResult_t ncclBroadcast(const void *from, void *to, size_t count, int type, int root, ncclComm_t comm,
                                     void *stream)
 {
-    (void)root;
     size_t bytes = bytes_of(count, type);
-    return use(comm, bytes, stream) ? ncclUnhandledCudaError : give(from, to, bytes, stream);
+    struct parts parts;
+    if (use(comm, bytes, stream)) return ncclUnhandledCudaError;
+    if (fetch(comm, root, from, bytes, &parts)) {
+        set(to, parts.data + (size_t)root * bytes, bytes, parts.sources[root]);
+        return done(&parts);
+    }
+    return give(from, to, bytes, comm, stream);
 }
 
-/* Ranks of one `color` stay together. One rank cannot know the colours of the others, so we assume that all stay
- * together. */
+EXPORTED ncclResult_t ncclBcast(void *buffer, size_t count, int type, int root, ncclComm_t comm, void *stream)
+{
+    return ncclBroadcast(buffer, buffer, count, type, root, comm, stream);
+}
+
+EXPORTED ncclResult_t ncclRecv(void *to, size_t count, int type, int peer, ncclComm_t comm, void *stream)
+{
+    (void)peer;
+    return give(NULL, to, bytes_of(count, type), comm, stream);
+}
+
+static __thread int split_size; /* 0: not told */
+
+/* Says how many ranks the calling thread's next split leaves together: one rank cannot know the colours of the others.
+ */
+EXPORTED void softnccl_split_size(int size)
+{
+    split_size = size;
+}
+
+/* Ranks of one `color` stay together, in the order of their keys. Programs count keys from 0 in each part. If the size
+ * was not told, all are assumed to stay together. */
 EXPORTED ncclResult_t ncclCommSplit(ncclComm_t from, int color, int key, ncclComm_t *to, void *config)
 {
-    (void)key, (void)config;
+    (void)config;
+    int size = split_size > 0 && split_size <= from->size ? split_size : from->size;
+    split_size = 0;
     *to = NULL;
-    return color < 0 ? ncclSuccess : create(to, from->size, from->rank, from->device);
+    uint64_t id = hash(from->exchange.id, (const uint64_t[]){from->splits++, (uint64_t)color}, 2 * sizeof(uint64_t));
+    int rank = key >= 0 && key < size ? key : from->rank % size;
+    return color < 0 ? ncclSuccess : create(to, size, rank, from->device, id);
 }
 
 EXPORTED ncclResult_t ncclCommShrink(ncclComm_t from, int *left_out, int count, ncclComm_t *to, void *config, int flags)
@@ -200,14 +331,15 @@ EXPORTED ncclResult_t ncclCommShrink(ncclComm_t from, int *left_out, int count, 
     int before = 0; /* ranks before this one that leave */
     for (int i = 0; i < count; i++)
         before += left_out[i] < from->rank;
-    return create(to, from->size - count, from->rank - before, from->device);
+    uint64_t id = hash(from->exchange.id, left_out, (size_t)count * sizeof *left_out);
+    return create(to, from->size - count, from->rank - before, from->device, id);
 }
 
 EXPORTED ncclResult_t ncclCommGrow(ncclComm_t from, int size, const ncclUniqueId *id, int rank, ncclComm_t *to,
                                    void *config)
 {
-    (void)id, (void)config;
-    return create(to, size, from ? from->rank : rank, from ? from->device : 0);
+    (void)config;
+    return create(to, size, from ? from->rank : rank, from ? from->device : 0, id ? hash(0, id, sizeof *id) : 0);
 }
 
 EXPORTED ncclResult_t ncclCommGetUniqueId(ncclComm_t comm, ncclUniqueId *id)

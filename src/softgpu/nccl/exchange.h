@@ -1,0 +1,27 @@
+/*
+ * Small data between ranks that run as processes of one plan (`--devices N`). $SOFTGPU_MESSAGES names a folder, in
+ * which each collective of a communicator has one file for each rank. Without it, nothing is exchanged.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define EXCHANGED_MOST ((size_t)64 << 10) /* most bytes of one rank */
+#define EVERYBODY      (-1)
+
+struct exchange {
+    uint64_t id;     /* of the communicator, the same on all its ranks */
+    uint64_t number; /* of the next collective */
+    int rank, size;
+    bool given_up; /* a rank did not come in time; later collectives do not wait for any */
+};
+
+/* Sends `bytes` of `own` to the other ranks, and receives from rank `root` or from everybody. `source`: of the own
+ * data, a softgpu_source, or -1: unknown. `theirs`: room for `bytes` from each rank; `sources`: for each rank, as
+ * `source`. Waits for the others, at most for some seconds. False: nothing is exchanged. One thread at a time. */
+bool softnccl_exchange(struct exchange *of, int root, const void *own, int source, size_t bytes, unsigned char *theirs,
+                       int *sources);
+/* Sets `to` to the element by element result of an ncclRedOp_t. False: the type or operation is not known. */
+bool softnccl_reduce(void *to, const unsigned char *theirs, int ranks, size_t count, int type, int operation);
