@@ -19,7 +19,8 @@ def start(torch, after_import):
     _say(f"plan: torch {torch.__version__} cuda {torch.version.cuda or 'none'}")
     if settings.get("random") != "made":
         _leave_out_random_values(torch)
-    from libmemprof_plan import serving
+    from libmemprof_plan import autotuning, serving
+    autotuning.start(after_import)
     if torch.version.cuda:
         _tell_version_of_cudnn(torch)
         _let_recurrent_layers_do_without_cudnn(torch)
