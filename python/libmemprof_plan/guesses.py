@@ -82,7 +82,7 @@ def of(torch):
         return [selected(tuple(results[0].shape))], True
 
     def counts(operator, arguments, named, results):
-        """Of unknown values: each is as frequent."""
+        """Each of the unknown values is as frequent."""
         if operator._opname == "bincount" and argument(operator, arguments, named, "weights") is not None:
             raise LookupError
         of, bins = arguments[0].numel(), results[0].numel()

@@ -58,7 +58,7 @@ def _let_groups_be_alone(distributed):
 
 
 def tell_sizes_of_splits(distributed):
-    """NCCL learns from all ranks' colours which ranks stay together. The stand-in is told how many."""
+    """NCCL learns from all ranks' colours which ranks stay together. The stand-in needs to know how many."""
     tell = getattr(ctypes.CDLL("libnccl.so.2"), "softnccl_split_size", None)
     if tell is None:
         return

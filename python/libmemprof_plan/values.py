@@ -205,8 +205,8 @@ class _Follower:
         self.include()
 
     def makes(self, schema, full):
-        """An operator with kernels of its own, which may begin with another operator's result, such as zeros. That one
-        is not the operator's result, and must not be followed."""
+        """An operator with kernels of its own, which may begin with another operator's result, such as zeros. This
+        inner result is no result of the operator, and must not be followed."""
         return not self.torch._C._dispatch_has_kernel_for_dispatch_key(full, "CompositeImplicitAutograd") and any(
             one.alias_info is None and "Tensor" in str(one.type) for one in schema.returns)
 
