@@ -208,6 +208,10 @@ class Look:
         """The program's own running frames of the main thread."""
         return [each.frame for each in self._frames.all if each.is_main and each.tier == 0 and not each.is_over]
 
+    def ended_frames(self):
+        """The program's last frames, which have returned (holders_last.py)."""
+        return [each.frame for each in self._frames.all if each.is_over]
+
     def values_of_locals(self):
         """The frames that functions run in."""
         for frame in self._frames.all:

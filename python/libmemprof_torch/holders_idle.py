@@ -161,9 +161,12 @@ class Idle:
         name = edge.text
         if not code or code.is_read_after(name, frame.f_lasti):
             return None
+        line = code.not_read_from(name, frame.f_lineno)
+        if frame in look.ended_frames() and line >= frame.f_lineno:  # nothing is read after a function's end
+            return None
         early = all(self._is_over(frame, code, name, place) for place in code.calls_of_backward())
         unsaved = early and all(self._is_unsaved(tensor) for tensor in tensors)
-        form = IN_BACKWARD if unsaved else NOT_READ.format(code.not_read_from(name, frame.f_lineno))
+        form = IN_BACKWARD if unsaved else NOT_READ.format(line)
         asked = {id(each): each for path in paths for each in map(look.object_at, path)}
         return _Candidate(holder, form, list(asked.values()), size)
 
@@ -177,7 +180,7 @@ class Idle:
 
     def _frame_of(self, edge):
         """The frame that owns the name; None: it has ended, or closures share the name."""
-        for each in self._look.frames():
+        for each in [*self._look.frames(), *self._look.ended_frames()]:
             code = each.f_code
             if edge.what == "local" and each is edge.frame.frame:
                 return None if edge.text in code.co_cellvars or edge.text in code.co_freevars else each

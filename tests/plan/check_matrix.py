@@ -20,9 +20,10 @@ UNITS = {"GiB": 1 << 30, "MiB": 1 << 20, "KiB": 1 << 10, None: 1}
 RNN = "cuDNN error: not imitated by the stand-in of cuDNN"
 # What an entry says that cannot run where nothing is computed; `memprof plan` knows the values that the host made, and
 # takes PyTorch's own recurrent layers in place of cuDNN's.
-NEED_VALUES = {"_segment_reduce.lengths": "Expected all rows of lengths along axis to sum to", "linalg.eig": "INTERNAL ASSERT FAILED",
-               "linalg.eigvals": "INTERNAL ASSERT FAILED",
+NEED_VALUES = {"_segment_reduce.lengths": "Expected all rows of lengths along axis to sum to",
                **{f"module nn.{name} {mode}": RNN for name in ("RNN", "GRU", "LSTM") for mode in ("train", "eval")}}
+# Open: an assertion of BatchLinearAlgebra.cpp fails; the missing answer of the stand-in of cuSOLVER is not known.
+DEFECTS = {name: "INTERNAL ASSERT FAILED" for name in ("linalg.eig", "linalg.eigvals")}
 NO_KERNEL = {"sparse.mm.reduce": "Could not run 'aten::_sparse_mm_reduce_impl'",
              "torch.ops.aten._scaled_dot_product_flash_attention_for_cpu": "Could not run"}
 
@@ -65,7 +66,7 @@ class Matrix(bed.TestCase):
                 continue
             self.assertNotIn("died", row)
             for name, error in row["errors"].items():
-                known = {**NEED_VALUES, **NO_KERNEL}.get(name)
+                known = {**NEED_VALUES, **NO_KERNEL, **DEFECTS}.get(name)
                 self.assertTrue(known and known in error, (row["device"], row["dtype"], name, error))
             self.assertGreater(row["ran"], 500)
             cells += row["entries"]
