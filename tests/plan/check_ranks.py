@@ -40,21 +40,21 @@ class Ranks(bed.TestCase):
     def test_objects_of_others(self):
         """Python objects sent over NCCL arrive, although the plan sends no tensors."""
         program = self.folder / "objects.py"
-        program.write_text("""import torch, torch.distributed as dist
+        program.write_text("""import os, torch, torch.distributed as dist
 dist.init_process_group("nccl")
 rank, all, to = dist.get_rank(), [None, None], [None]
 dist.all_gather_object(object_list=all, obj={"rank": rank})
 one = [f"of {rank}"]
 dist.broadcast_object_list(one, src=1)
 dist.scatter_object_list(to, [10, 11] if rank == 0 else None, src=0)
-print(rank, [each["rank"] for each in all], one[0], to[0], flush=True)
+os.write(1, f'{rank} {[each["rank"] for each in all]} {one[0]} {to[0]}\\n'.encode())  # in one piece: ranks share the output
 """)
         result = self.plan("--devices", 2, "--", "torchrun", "--nproc_per_node", 2, program)
         self.assertEqual(sorted(result.stdout.splitlines()), ["0 [0, 1] of 1 10", "1 [0, 1] of 1 11"])
 
     def test_small_values_are_sent(self):
         program = self.folder / "sent.py"
-        program.write_text("""import torch, torch.distributed as dist
+        program.write_text("""import os, torch, torch.distributed as dist
 dist.init_process_group("nccl")
 rank, all = dist.get_rank(), [torch.zeros(2, dtype=torch.long, device="cuda") for _ in range(2)]
 torch.cuda.set_device(rank)
@@ -63,17 +63,19 @@ dist.broadcast(flag, 0), dist.all_reduce(sum), dist.all_reduce(most, op=dist.Red
 dist.all_gather(all, torch.tensor([rank, 10 * rank], device="cuda"))
 part = torch.zeros(1, dtype=torch.long, device="cuda")
 dist.reduce_scatter_tensor(part, torch.arange(2, device="cuda") + rank)
-print(rank, flag.item(), sum.tolist(), most.item(), [one.tolist() for one in all], part.item(), flush=True)
+def tell(*words):  # in one piece: ranks share the output
+    os.write(1, (" ".join(map(str, (rank, *words))) + "\\n").encode())
+tell(flag.item(), sum.tolist(), most.item(), [one.tolist() for one in all], part.item())
 unknown = torch.randn(4, device="cuda")
 dist.all_reduce(unknown)
-print(rank, unknown.tolist(), flush=True)  # line 13
+tell(unknown.tolist())  # line 15
 """)
         result = self.plan("--devices", 2, "--", "torchrun", "--nproc_per_node", 2, program)
         self.assertEqual(sorted(result.stdout.splitlines()), [
             f"{rank} {rest}" for rank in (0, 1)
             for rest in (f"1 [3, 10] 1.0 [[0, 0], [1, 10]] {2 * rank + 1}", "[0.0, 0.0, 0.0, 0.0]")])
         self.assertIn("depends on 1 value read from the device", result.stderr)
-        self.assertIn("sent.py:13", result.stderr)
+        self.assertIn("sent.py:15", result.stderr)
         self.assertEqual([one.name for one in self.folder.iterdir() if "messages" in one.name], [])
 
     def test_the_worst_rank_decides(self):
