@@ -108,9 +108,9 @@ class Looks:
         self.see_who_is_woken()
         self._note_last_frames()
         if self._may_look() and not self._puts_off() and self._has_reason():
-            budget_ms = self._api["holder_due"]()
-            if budget_ms:
-                self._look(max(budget_ms * 1_000_000, self._more_ns()))
+            budget_ns = self._api["holder_due"]() * 1_000_000
+            if budget_ns:  # less than usual: whoever asks has said so
+                self._look(max(budget_ns, self._more_ns() if budget_ns >= holders.BUDGET_NS else 0))
 
     def _is_usual(self):
         """--budget was not given."""
