@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """How often a finding is right, by the confidence that it states: one table over every program here whose right answer
-is known. tests/leakbench/calibrate.py [--short]. A finding is right if its program leaks. The stack of a program's first
-finding must have the line that leaks, if that is known; further findings are other blocks of the same leak. Exit status 1: of the certain findings fewer than 99 % are right, or of the probable
-ones fewer than 90 %."""
+is known. tests/leakbench/calibrate.py [--short].
+
+A finding is right if its program leaks. The stack of a program's first finding must have the line that leaks, if that
+is known; further findings are other blocks of the same leak. Exit status 1: of the certain findings fewer than 99 % are
+right, or of the probable ones fewer than 90 %."""
 
 import collections
 import json
@@ -51,7 +53,7 @@ class Table:
                 continue
             right = leaks_truly and (at is None or place or finding["class"] == "hidden" or at(finding))
             row = self.said[source][finding["confidence"]]
-            row[0] += right
+            row[0] += bool(right)
             row[1] += 1
             if not right:
                 self.wrong.append(f"{source} {part}: {finding['confidence']}, {finding['class']}")
