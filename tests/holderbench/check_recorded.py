@@ -401,7 +401,7 @@ class Recorded(harness.TestCase):
         self.assertRegex(text, r"7\.63 MiB in 2 blocks lived when the program last looked .* memprof holders .*run\.mp")
 
     def test_a_look_without_time_is_why_a_holder_is_missing(self):
-        path, _ = self.record(LEAKS, "loss_kept", "--steps", "70", options=["--holders", "--budget", "1ms"])
+        path, _ = self.record(LEAKS, "loss_kept", "--steps", "600", options=["--holders", "--budget", "1ms"])
         for command in (["leaks", path], ["report", path], ["report", "--format", "markdown", path]):
             result = harness.memprof(*command)
             self.assertIn(result.returncode, (0, 1), result.stderr)
