@@ -1,4 +1,4 @@
-#include "analysis/allocator/torch_parts.h"
+#include "analysis/allocator/torch_set.h"
 
 #include <string.h>
 
