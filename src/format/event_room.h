@@ -1,7 +1,7 @@
 /* Columns with room for as many events as one chunk can have. Pure; one thread at a time. */
 #pragma once
 
-#include "format/reader.h"
+#include "format/chunk.h"
 
 /* Three mebibytes: too large for the stack. */
 struct mp_event_room {

@@ -10,8 +10,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "format/reader.h"
-#include "format/recording.h"
+#include "format/chunk.h"
 
 #define MP_FORMAT_VERSION     2 /* the version that this program writes, and the newest that it reads */
 #define MP_FORMAT_MIN_READER  1 /* readers older than this version do not understand our files */

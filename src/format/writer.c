@@ -6,17 +6,37 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include "base/vec.h"
+#include "format/chunk_in.h"
+#include "format/chunk_out.h"
 #include "format/events.h"
+#include "format/layout.h"
+#include "format/scan.h"
 #include "format/start.h"
-#include "format/writer_state.h"
+#include "format/tables.h"
 
-enum mp_status mp_writer_failure(const struct mp_writer *writer, struct mp_error *error)
+struct mp_writer {
+    int fd;
+    uint64_t offset; /* bytes of whole objects in the file */
+    uint32_t sequence;
+    uint64_t next_block;
+    struct mp_table_counts counts;
+    uint64_t text_bytes; /* bytes of all strings together */
+    struct mp_chunk_out chunk;
+    struct mp_events_out *events;
+    MP_VEC(struct mp_index_entry) index;
+    uint64_t *scratch;       /* MP_CHUNK_ENTRIES values */
+    struct mp_error failure; /* the first write's failure; every later call repeats it */
+};
+
+static enum mp_status writer_failure(const struct mp_writer *writer, struct mp_error *error)
 {
     if (error && writer->failure.status) *error = writer->failure;
     return writer->failure.status;
 }
 
-enum mp_status mp_writer_put(struct mp_writer *writer, const void *data, size_t size, struct mp_error *error)
+/* Writes all `size` bytes. If that fails, truncates the file to its former length. */
+static enum mp_status writer_put(struct mp_writer *writer, const void *data, size_t size, struct mp_error *error)
 {
     const char *at = data;
     for (size_t left = size; left;) {
@@ -28,7 +48,7 @@ enum mp_status mp_writer_put(struct mp_writer *writer, const void *data, size_t 
             if (!put) errno = EIO;
             enum mp_status status = mp_fail_errno(&writer->failure, "cannot write the recording");
             if (ftruncate(writer->fd, (off_t)writer->offset)) errno = writer->failure.sys_errno;
-            mp_writer_failure(writer, error);
+            writer_failure(writer, error);
             return status;
         }
     }
@@ -57,7 +77,7 @@ enum mp_status mp_writer_open(int fd, const struct mp_recording_start *start, st
     enum mp_status status = MP_OK;
     if (!make_buffers(opened)) status = mp_fail(error, MP_NO_MEMORY, "no memory to write a recording");
     if (!status) status = mp_start_pack(&first, start, error);
-    if (!status) status = mp_writer_put(opened, first.data, first.size, error);
+    if (!status) status = writer_put(opened, first.data, first.size, error);
     mp_buffer_free(&first);
     if (status)
         mp_writer_abandon(opened);
@@ -81,7 +101,7 @@ static enum mp_status emit(struct mp_writer *writer, enum mp_chunk_kind kind, st
                                    .end_ns = meta->end_ns};
     if (kind != MP_CHUNK_INDEX && !mp_vec_push(&writer->index, entry))
         return mp_fail(error, MP_NO_MEMORY, "no memory for the recording's index");
-    status = mp_writer_put(writer, writer->chunk.bytes.data, writer->chunk.bytes.size, error);
+    status = writer_put(writer, writer->chunk.bytes.data, writer->chunk.bytes.size, error);
     if (!status) writer->sequence++;
     return status;
 }
@@ -140,7 +160,7 @@ static enum mp_status put_table(struct mp_writer *writer, enum mp_chunk_kind kin
                                 struct mp_error *error)
 {
     const struct mp_table_layout *table = mp_table_of(kind);
-    enum mp_status status = mp_writer_failure(writer, error);
+    enum mp_status status = writer_failure(writer, error);
     if (!status) status = check_room(writer, kind, table->name, count, error);
     for (size_t done = 0; !status && done < count;) {
         size_t here = count - done < MP_CHUNK_ENTRIES ? count - done : MP_CHUNK_ENTRIES;
@@ -158,7 +178,7 @@ static enum mp_status put_table(struct mp_writer *writer, enum mp_chunk_kind kin
 enum mp_status mp_writer_strings(struct mp_writer *writer, const struct mp_string *strings, size_t count,
                                  struct mp_error *error)
 {
-    enum mp_status status = mp_writer_failure(writer, error);
+    enum mp_status status = writer_failure(writer, error);
     if (!status) status = check_room(writer, MP_CHUNK_STRINGS, "string", count, error);
     for (size_t done = 0; !status && done < count;) {
         mp_chunk_out_clear(&writer->chunk);
@@ -229,7 +249,7 @@ enum mp_status mp_writer_events(struct mp_writer *writer, const struct mp_event 
                                 const uint64_t *live_bytes, size_t track_count, const struct mp_ring_mark *marks,
                                 size_t mark_count, struct mp_error *error)
 {
-    enum mp_status status = mp_writer_failure(writer, error);
+    enum mp_status status = writer_failure(writer, error);
     if (status) return status;
     if (count > MP_CHUNK_EVENTS || track_count > MP_CHUNK_ENTRIES || mark_count > MP_CHUNK_ENTRIES)
         return mp_fail(error, MP_LIMIT, "%zu events, %zu tracks or %zu rings are too many for one chunk", count,
@@ -279,7 +299,7 @@ static enum mp_status put_base_part(struct mp_writer *writer, const struct mp_ba
 enum mp_status mp_writer_base(struct mp_writer *writer, uint64_t time_ns, const struct mp_base_block *blocks,
                               size_t count, struct mp_error *error)
 {
-    enum mp_status status = mp_writer_failure(writer, error);
+    enum mp_status status = writer_failure(writer, error);
     struct mp_chunk_meta meta = {.time_ns = time_ns, .end_ns = time_ns, .total = count};
     size_t done = 0;
     do {
@@ -307,7 +327,7 @@ static enum mp_status add_ids(struct mp_writer *writer, const char *name, const 
 
 enum mp_status mp_writer_coverage(struct mp_writer *writer, const struct mp_coverage *coverage, struct mp_error *error)
 {
-    enum mp_status status = mp_writer_failure(writer, error);
+    enum mp_status status = writer_failure(writer, error);
     if (!status) status = add_rows(writer, mp_table_of(MP_CHUNK_COVERAGE), coverage, 1, 0, error);
     if (!status) status = add_ids(writer, "sources", coverage->sources, coverage->source_count, error);
     if (!status) status = add_ids(writer, "notes", coverage->notes, coverage->note_count, error);
@@ -349,12 +369,12 @@ static enum mp_status put_end(struct mp_writer *writer, uint64_t index_offset, s
     end[MP_END_AT_COUNT] = end[MP_END_AT_CHECKSUM] = 0xce;
     mp_put_be32(end + MP_END_AT_COUNT + 1, writer->sequence);
     mp_put_be32(end + MP_END_AT_CHECKSUM + 1, (uint32_t)crc32(0, end, MP_END_AT_CHECKSUM));
-    return mp_writer_put(writer, end, sizeof end, error);
+    return writer_put(writer, end, sizeof end, error);
 }
 
 enum mp_status mp_writer_finish(struct mp_writer *writer, struct mp_error *error)
 {
-    enum mp_status status = mp_writer_failure(writer, error);
+    enum mp_status status = writer_failure(writer, error);
     uint64_t index_offset = writer->offset;
     if (!status) status = put_index(writer, error);
     if (!status) status = put_end(writer, index_offset, error);
@@ -393,4 +413,65 @@ void mp_writer_abandon(struct mp_writer *writer)
     mp_vec_free(&writer->index);
     free(writer->scratch);
     free(writer);
+}
+
+enum mp_status mp_writer_written(const struct mp_writer *writer, struct mp_written *written, struct mp_error *error)
+{
+    size_t bytes = writer->index.count * sizeof *writer->index.at;
+    *written = (struct mp_written){.fd = writer->fd,
+                                   .bytes = writer->offset,
+                                   .next_block = writer->next_block,
+                                   .chunks = malloc(bytes + 1),
+                                   .count = writer->index.count};
+    memcpy(written->tables, writer->counts.of, sizeof written->tables);
+    if (!written->chunks) return mp_fail(error, MP_NO_MEMORY, "no memory for the list of chunks");
+    if (bytes) memcpy(written->chunks, writer->index.at, bytes);
+    return MP_OK;
+}
+
+static enum mp_status copy_chunk(struct mp_writer *writer, const struct mp_written *from, size_t at,
+                                 struct mp_error *error)
+{
+    struct mp_index_entry entry = from->chunks[at];
+    uint64_t end = at + 1 < from->count ? from->chunks[at + 1].offset : from->bytes;
+    size_t size = (size_t)(end - entry.offset);
+    unsigned char *bytes = malloc(size);
+    if (!bytes) return mp_fail(error, MP_NO_MEMORY, "no memory to copy a chunk");
+    ssize_t got = mp_read_at(from->fd, bytes, size, entry.offset);
+    enum mp_status status = MP_OK;
+    if (got != (ssize_t)size) {
+        if (got >= 0) errno = EIO;
+        status = mp_fail_errno(error, "cannot read the recording again");
+    } else if (!mp_chunk_intact(bytes, size)) {
+        status = mp_fail(error, MP_IO, "the recording has changed on disk");
+    }
+    entry.offset = writer->offset;
+    entry.sequence = writer->sequence;
+    if (!status && !mp_vec_push(&writer->index, entry))
+        status = mp_fail(error, MP_NO_MEMORY, "no memory for the recording's index");
+    if (!status) {
+        mp_chunk_renumber(bytes, size, writer->sequence);
+        status = writer_put(writer, bytes, size, error);
+    }
+    if (!status) writer->sequence++;
+    free(bytes);
+    return status;
+}
+
+enum mp_status mp_writer_copy(struct mp_writer *writer, const struct mp_written *from, uint64_t offset,
+                              struct mp_error *error)
+{
+    enum mp_status status = writer_failure(writer, error);
+    for (size_t i = 0; !status && i < from->count; i++)
+        if (from->chunks[i].offset >= offset) status = copy_chunk(writer, from, i, error);
+    if (status) return status;
+    writer->next_block = from->next_block;
+    memcpy(writer->counts.of, from->tables, sizeof from->tables);
+    return MP_OK;
+}
+
+uint64_t mp_writer_memory(const struct mp_writer *writer)
+{
+    return sizeof *writer + mp_events_out_bytes() + MP_CHUNK_ENTRIES * sizeof *writer->scratch +
+           writer->index.room * sizeof *writer->index.at + writer->chunk.raw.room + writer->chunk.bytes.room;
 }

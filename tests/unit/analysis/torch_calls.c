@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/allocator/torch_parts.h"
+#include "analysis/allocator/torch_allocator.h"
 
 #define NAMES 4096
 
