@@ -4,8 +4,6 @@
 #include <string.h>
 
 #include "base/search.h"
-#include "model/stack_facts.h"
-#include "model/steps_infer.h"
 
 void mp_model_free(struct mp_model *model)
 {
@@ -60,8 +58,9 @@ void mp_model_free(struct mp_model *model)
     free(model->coverage.sources);
     free(model->coverage.notes);
     free(model->coverage.limits);
-    mp_known_facts_free(model->facts);
-    mp_model_steps_free(model->steps);
+    mp_vec_each (struct mp_derived, derived, &model->derived)
+        derived->free(derived->found);
+    mp_vec_free(&model->derived);
     free(model);
 }
 

@@ -136,9 +136,16 @@ struct mp_model_job {
     MP_VEC(struct mp_job_trouble) troubles;
 };
 
+/* What was found in a model and is kept for the next question, and the function that frees it. */
+struct mp_derived {
+    void *found;
+    void (*free)(void *found);
+};
+
 struct mp_model {
     struct mp_recording_start start;
     MP_VEC(void *) owned; /* memory of the texts of `start` */
+    MP_VEC(struct mp_derived) derived;
     uint64_t file_bytes;
     struct mp_model_chunks {
         uint64_t chunks, entries, bytes;
@@ -189,7 +196,6 @@ struct mp_model {
     uint64_t duration_ns;         /* to the exit, else to the last event or sample */
 };
 
-enum mp_status mp_model_load(const char *path, struct mp_model **model, struct mp_error *error);
 void mp_model_free(struct mp_model *model);
 
 /* The size of a block just after an event of its life (MP_NONE: at the end). After the block's free, it is its last

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "base/json.h"
+#include "base/pattern.h"
 #include "base/step_function.h"
 #include "model/stack_facts.h"
 
@@ -144,4 +146,97 @@ const char *mp_stack_library(const struct mp_stack_lines *lines)
 void mp_stack_lines_free(struct mp_stack_lines *lines)
 {
     mp_vec_free(lines);
+}
+
+enum mp_status mp_skip_matching(struct mp_model *model, const char *regex, struct mp_error *error)
+{
+    regex_t pattern;
+    struct mp_error why;
+    enum mp_status status = mp_pattern_compile(regex, &pattern, &why);
+    if (status) return mp_fail(error, status, "--skip-frames: \"%s\" is no regular expression: %s", regex, why.text);
+    while (model->skipped.count < model->strings.count + 1)
+        mp_vec_add(&model->skipped, 0);
+    for (size_t i = 0; i < model->lines.count; i++) {
+        const uint32_t of_line[] = {model->lines.at[i].function, model->lines.at[i].file};
+        for (size_t k = 0; k < 2; k++) /* skipped.at: 0 not compared yet, 1 matched, 2 not matched */
+            if (of_line[k] && !model->skipped.at[of_line[k]])
+                model->skipped.at[of_line[k]] = regexec(&pattern, mp_model_text(model, of_line[k]), 0, NULL, 0) ? 2 : 1;
+    }
+    for (size_t i = 0; i < model->modules.count; i++) {
+        uint32_t path = model->modules.at[i].path;
+        if (path && !regexec(&pattern, mp_model_text(model, path), 0, NULL, 0)) model->skipped.at[path] = 1;
+    }
+    for (size_t i = 0; i < model->skipped.count; i++)
+        model->skipped.at[i] = model->skipped.at[i] == 1;
+    regfree(&pattern);
+    return MP_OK;
+}
+
+void mp_frame_function(struct mp_buffer *out, const struct mp_stack_line *line)
+{
+    if (line->cut)
+        mp_buffer_append_text(out, "[frames left out]");
+    else if (line->function)
+        mp_buffer_append_text(out, line->function);
+    else if (line->module)
+        mp_buffer_printf(out, "%s+0x%llx", mp_path_short(line->module), (unsigned long long)line->address);
+    else if (line->language == MP_NATIVE && line->address)
+        mp_buffer_printf(out, "0x%llx", (unsigned long long)line->address);
+    else
+        mp_buffer_append_text(out, "[unknown]");
+}
+
+void mp_frame_label(struct mp_buffer *out, const struct mp_stack_line *line)
+{
+    mp_frame_function(out, line);
+    if (line->cut || line->language != MP_PYTHON || !line->file) return;
+    mp_buffer_printf(out, " (%s", mp_path_short(line->file));
+    if (line->line) mp_buffer_printf(out, ":%u", line->line);
+    mp_buffer_append_text(out, ")");
+}
+
+const char *mp_frame_prefix(const struct mp_stack_line *line)
+{
+    return line->backward && !line->cut ? "backward of " : "";
+}
+
+void mp_frame_headline(struct mp_buffer *out, const struct mp_stack_lines *lines)
+{
+    const struct mp_stack_line *line = mp_stack_headline(lines);
+    if (!line) return;
+    mp_buffer_append_text(out, mp_frame_prefix(line));
+    mp_frame_label(out, line);
+}
+
+void mp_frame_fold(struct mp_buffer *out, const struct mp_stack_lines *lines)
+{
+    for (size_t i = lines->count; i--;) {
+        size_t start = out->size;
+        mp_frame_label(out, &lines->at[i]);
+        for (size_t k = start; k < out->size; k++) {
+            if (out->data[k] == ';') out->data[k] = ':';
+            if (out->data[k] < ' ') out->data[k] = ' ';
+        }
+        if (i) mp_buffer_append_text(out, ";");
+    }
+}
+
+/* The parts of a node that PyTorch's viewer shows, in the viewer's order. */
+const char *const mp_graph_node_keys[MP_GRAPH_NODE_PARTS] = {"fx_node_name", "fx_node_op", "fx_node_target"};
+
+bool mp_graph_node_part(const struct mp_model *model, uint32_t more, enum mp_graph_node_part part,
+                        struct mp_buffer *out)
+{
+    return more && mp_json_member(mp_model_text(model, more), mp_graph_node_keys[part], out);
+}
+
+bool mp_graph_node_text(const struct mp_model *model, uint32_t more, struct mp_buffer *out)
+{
+    size_t before = out->size;
+    for (unsigned part = 0; more && part < MP_GRAPH_NODE_PARTS; part++) {
+        size_t end = out->size;
+        if (end > before) mp_buffer_append_text(out, " ");
+        if (!mp_graph_node_part(model, more, (enum mp_graph_node_part)part, out)) out->size = end;
+    }
+    return out->size > before;
 }

@@ -181,8 +181,9 @@ static void free_facts(struct mp_stack_facts *facts)
     free(facts);
 }
 
-void mp_known_facts_free(struct mp_known_facts *known)
+void mp_known_facts_free(void *facts)
 {
+    struct mp_known_facts *known = facts;
     if (known) free_facts(atomic_load(&known->found));
     free(known);
 }

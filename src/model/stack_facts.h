@@ -84,7 +84,7 @@ const char *mp_node_run(const char *function);
 
 /* The place in a model where mp_stack_facts() stores the facts. */
 struct mp_known_facts *mp_known_facts_new(void);
-void mp_known_facts_free(struct mp_known_facts *known);
+void mp_known_facts_free(void *known);
 
 /* A row of the table: a regular expression over "FUNCTION FILE:LINE", as in model/rules.h, and the bit that it sets. */
 struct mp_stack_pattern {

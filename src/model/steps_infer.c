@@ -68,8 +68,9 @@ static void free_found(struct mp_steps *found)
     free(found);
 }
 
-void mp_model_steps_free(struct mp_model_steps *known)
+void mp_model_steps_free(void *steps)
 {
+    struct mp_model_steps *known = steps;
     if (known) free_found(atomic_load(&known->found));
     free(known);
 }

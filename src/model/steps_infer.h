@@ -18,4 +18,4 @@ void mp_steps_find(const struct mp_model *model, struct mp_steps *steps);
 
 /* The place in a model where mp_steps_find() stores the steps. Without it, every call finds them anew. */
 struct mp_model_steps *mp_model_steps_new(void);
-void mp_model_steps_free(struct mp_model_steps *known);
+void mp_model_steps_free(void *known);

@@ -12,6 +12,7 @@
 #include "analysis/allocator/frag.h"
 #include "exchange/common/save.h"
 #include "exchange/load/load.h"
+#include "model/builder.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -12,6 +12,7 @@
 
 #include "collect/session/launch.h"
 #include "exchange/common/save.h"
+#include "model/builder.h"
 
 /* True if a launcher of Open MPI, MPICH or Slurm's PMI has set its variables. */
 static bool launched(void)

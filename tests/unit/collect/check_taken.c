@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "collect/recording/recording_parts.h"
+#include "model/builder.h"
 #include "model/model.h"
 #include "unit/collect/traffic.h"
 #include "unit/suite.h"
