@@ -26,6 +26,3 @@ enum mp_status mp_builder_add(struct mp_builder *builder, const struct mp_chunk 
 void mp_builder_finish(struct mp_builder *builder, const struct mp_damage *damage, uint64_t file_bytes,
                        struct mp_model **model);
 void mp_builder_free(struct mp_builder *builder);
-
-/* Makes the model of a whole file. A chunk that contradicts the others counts as lost; the rest is still used. */
-enum mp_status mp_model_load(const char *path, struct mp_model **model, struct mp_error *error);

@@ -25,7 +25,7 @@
 
 #include "cli/command.h"
 #include "faults/small.h"
-#include "model/builder.h"
+#include "model/load.h"
 #include "model/model.h"
 
 #define DEADLINE_S   60

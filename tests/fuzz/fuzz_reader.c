@@ -20,7 +20,7 @@
 #include "format/layout.h"
 #include "format/start.h"
 #include "memprof_read.h"
-#include "model/builder.h"
+#include "model/load.h"
 #include "output/page/job_page.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -12,7 +12,7 @@
 #include "analysis/allocator/frag.h"
 #include "exchange/common/save.h"
 #include "exchange/load/load.h"
-#include "model/builder.h"
+#include "model/load.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

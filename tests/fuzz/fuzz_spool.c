@@ -17,7 +17,7 @@
 
 #include "collect/recover/recover.h"
 #include "format/tables.h"
-#include "model/builder.h"
+#include "model/load.h"
 #include "model/model.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

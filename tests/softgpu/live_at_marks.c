@@ -12,7 +12,7 @@
 
 #include "analysis/sites/live.h"
 #include "base/words.h"
-#include "model/builder.h"
+#include "model/load.h"
 #include "softgpu/softgpu.h"
 
 static struct softgpu_digest *tracks;

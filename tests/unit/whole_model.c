@@ -13,6 +13,7 @@
 #define FIELDS_mp_model(V, N)                                                                                          \
     N(start)                                                                                                           \
     N(owned)                                                                                                           \
+    N(derived)                                                                                                         \
     V(file_bytes)                                                                                                      \
     N(chunks)                                                                                                          \
     V(format)                                                                                                          \

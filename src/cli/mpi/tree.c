@@ -12,7 +12,7 @@
 
 #include "collect/session/launch.h"
 #include "exchange/common/save.h"
-#include "model/builder.h"
+#include "model/load.h"
 
 /* True if a launcher of Open MPI, MPICH or Slurm's PMI has set its variables. */
 static bool launched(void)

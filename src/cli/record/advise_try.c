@@ -9,7 +9,7 @@
 #include "base/words.h"
 #include "cli/query.h"
 #include "cli/size_probing.h"
-#include "model/builder.h"
+#include "model/load.h"
 #include "model/track.h"
 #include "output/report/advise.h"
 

@@ -12,7 +12,7 @@
 #include "base/units.h"
 #include "base/words.h"
 #include "cli/messages.h"
-#include "model/builder.h"
+#include "model/load.h"
 #include "model/stack.h"
 #include "model/track.h"
 #include "output/report/reports.h"

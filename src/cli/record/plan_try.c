@@ -11,7 +11,7 @@
 #include "cli/command.h"
 #include "cli/record/plan_messages.h"
 #include "cli/size_probing.h"
-#include "model/builder.h"
+#include "model/load.h"
 
 #define SETTINGS_MAX 8
 #define TRIALS_MAX   (SETTINGS_MAX + 2)

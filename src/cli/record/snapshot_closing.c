@@ -11,7 +11,7 @@
 #include "base/units.h"
 #include "base/vec.h"
 #include "cli/messages.h"
-#include "model/builder.h"
+#include "model/load.h"
 #include "model/model.h"
 #include "model/track.h"
 

@@ -10,7 +10,7 @@
 #include "base/memory.h"
 #include "base/units.h"
 #include "cli/messages.h"
-#include "model/builder.h"
+#include "model/load.h"
 #include "model/module_path.h"
 #include "model/track.h"
 #include "output/report/reports.h"

@@ -6,7 +6,7 @@
 
 #include "analysis/leaks/site_growth.h"
 #include "base/memory.h"
-#include "model/builder.h"
+#include "model/load.h"
 #include "model/steps_infer.h"
 
 /* Names the frames of all sites with live blocks. Sites are grouped by stack here, because other groupings need the

@@ -9,7 +9,7 @@
 #include "base/memory.h"
 #include "base/units.h"
 #include "collect/recording/recording_parts.h"
-#include "model/builder.h"
+#include "model/load.h"
 #include "model/model.h"
 
 #define JUDGED_MAX (UINT64_C(4) << 20) /* only files up to this size are judged, because they are read in a moment */

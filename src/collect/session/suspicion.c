@@ -8,7 +8,7 @@
 #include "analysis/leaks/leaks.h"
 #include "base/memory.h"
 #include "collect/recording/recording_parts.h"
-#include "model/builder.h"
+#include "model/load.h"
 #include "model/model.h"
 
 struct mp_suspects {

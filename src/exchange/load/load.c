@@ -15,7 +15,7 @@
 #include "exchange/pytorch/pytorch_snapshot.h"
 #include "exchange/rmm/rmm.h"
 #include "format/start.h"
-#include "model/builder.h"
+#include "model/load.h"
 
 /* A recording is already compressed: gzip makes it hardly smaller. */
 #define UNWRAPPED_TIMES 16

@@ -6,7 +6,7 @@
 #pragma once
 
 #include "base/error.h"
-#include "model/builder.h"
+#include "model/load.h"
 #include "model/model.h"
 
 /* The caller owns the model. Errors are those of mp_model_load(). MP_NOT_A_RECORDING: the file is of none of these

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "analysis/sites/peak.h"
-#include "model/builder.h"
+#include "model/load.h"
 #include "model/steps_infer.h"
 #include "unit/suite.h"
 

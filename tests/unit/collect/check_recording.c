@@ -16,7 +16,7 @@
 #include "collect/recording/recording.h"
 #include "collect/recover/recover.h"
 #include "collect/session/snapshots.h"
-#include "model/builder.h"
+#include "model/load.h"
 #include "unit/collect/traffic.h"
 #include "unit/suite.h"
 #include "unit/whole.h"

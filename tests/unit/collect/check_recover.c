@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "collect/recover/recover.h"
-#include "model/builder.h"
+#include "model/load.h"
 #include "model/model.h"
 #include "model/track.h"
 #include "unit/suite.h"

@@ -17,7 +17,7 @@
 #include "format/reader.h"
 #include "format/tables.h"
 #include "format/writer.h"
-#include "model/builder.h"
+#include "model/load.h"
 #include "unit/suite.h"
 
 #define SECRET "swordfish"
