@@ -1,5 +1,5 @@
-/* What one chunk of a snapshot file holds, as the writer takes it and the reader gives it. docs/FORMAT.md lists the
- * kinds. */
+/* The contents of one chunk of a snapshot file, as the writer takes it and the reader gives it. docs/FORMAT.md lists
+ * the kinds. */
 #pragma once
 
 #include <stdbool.h>

@@ -136,7 +136,7 @@ struct mp_model_job {
     MP_VEC(struct mp_job_trouble) troubles;
 };
 
-/* What was found in a model and is kept for the next question, and the function that frees it. */
+/* A result that a model keeps for the next question, and the function that frees it. */
 struct mp_derived {
     void *found;
     void (*free)(void *found);

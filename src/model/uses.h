@@ -1,5 +1,5 @@
 /*
- * What the log of operators says about a block: the tensor in it, the operator that made it, and when it is read. Pure.
+ * A block in the log of operators: the tensor in it, the operator that made it, and when it is read. Pure.
  */
 #pragma once
 
