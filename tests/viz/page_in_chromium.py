@@ -125,7 +125,7 @@ class PageTest(BrowserTest):
                              "q=%3Cimg%20src=x%20onerror=document.title='broken'%3E"]:
             self.open(fragment="#" + look)
             self.press(Keys.ARROW_UP)
-            for x, y, _ in self.places(4):
+            for x, y, _ in self.places(4, 3):
                 self.pointer(x, y)
             self.assertEqual(self.js(elements), expected, look)
             self.assertNotEqual(self.driver.title, "broken")

@@ -4,6 +4,7 @@ import { byteTicks, timeTicks } from "../src/draw/axis.js";
 import { chooseColumns } from "../src/draw/columns.js";
 import { levelsOf } from "../src/draw/levels.js";
 import { layOut, NOTHING, outlineOf } from "../src/draw/layout.js";
+import { groupMarks, labelOf, markLanes } from "../src/draw/marks.js";
 import { liveAfter, makeLife, randomFrom, totalAfter, trackOf } from "./make.js";
 
 function chooseInTime(track, ...values) {
@@ -138,4 +139,29 @@ test("a track's lines: reserved, its device's counters, what pools below it hold
   assert.equal(of(3).top, 100);
   tracks[0].pools = [{ pool: "(0, 1)", most: 60, ...line(0, 60, 20) }];
   assert.deepEqual(of(0).lines[1], { name: "reserved by pool (0, 1)", envelope: true, most: 60, ...line(0, 60, 20) });
+});
+
+test("labels of marks lie apart, count equal marks, and leave out how a plan works", () => {
+  const mark = (time, name) => ({ kind: "mark", time, name, bytes: 0, track: 0 });
+  const oom = (time, track, bytes = 1024) => ({ kind: "oom", time, name: "", bytes, track });
+  const grouped = (lane, end = 5000) => groupMarks(lane, (time) => 100 + time, (text) => 6 * text.length, end);
+  const texts = (lane, end) => grouped(lane, end).map(labelOf);
+  const reads = Array.from({ length: 20 }, (_, i) => mark(2 * i, "plan: read back 4"));
+  const [plan] = markLanes([mark(0, "plan: torch 2.15"), ...reads, mark(900, "plan: read back 8"), mark(1200, "epoch")], 0);
+  assert.deepEqual(texts(plan), ["20 values read back", "a value read back", "epoch"]);
+  // Equal out-of-memories are one label, however far apart; the driver's own reports of them are not counted.
+  const [ooms, others] = markLanes([oom(0, 0), oom(0, 1), oom(40, 0, 2048), oom(3000, 0), oom(3000, 1), mark(9, "a")], 0);
+  assert.deepEqual(texts(ooms), ["out of memory: 1.00 KiB asked for, 2 times, out of memory: 2.00 KiB asked for"]);
+  assert.deepEqual(texts(others), ["a"]);
+  assert.equal(markLanes([oom(0, 1)], 0)[0].length, 1); // only another track has it
+  assert.deepEqual(markLanes([mark(0, "plan: cudnn")], 0), []);
+  const random = randomFrom(7);
+  for (let round = 0; round < 200; round++) {
+    const marks = Array.from({ length: 1 + random(40) }, () => mark(random(1500), "abcdefgh".slice(0, 1 + random(8))));
+    const lane = markLanes(marks.sort((a, b) => a.time - b.time), 0)[0];
+    const groups = grouped(lane, 1610);
+    assert.equal(groups.reduce((sum, { counts }) => sum + [...counts.values()].reduce((a, b) => a + b), 0), marks.length);
+    groups.slice(1).forEach((group, i) => assert.ok(group.left >= groups[i].right));
+    assert.ok(groups.at(-1).right <= 1610 || groups.length === 1);
+  }
 });

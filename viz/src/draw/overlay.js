@@ -8,12 +8,12 @@ import { drawChanged } from "./changed.js";
 import { outlineOf } from "./layout.js";
 import { drawLevels } from "./levels.js";
 import { inks, LEFT } from "./ink.js";
+import { drawMarks } from "./marks.js";
 import { css, siteColour } from "./palette.js";
 
 export const STEP_LANE = 18;
 const STEP_MIDDLE = 4 + (STEP_LANE - 4) / 2;
 export const REGION_LANE = 17;
-const MOST_LABELS = 60; // most labels of marks and lines; further marks get no text
 const FONT = "12px system-ui, sans-serif";
 
 export class Overlay {
@@ -26,7 +26,6 @@ export class Overlay {
     const { top, width, height, store } = this.plot;
     this.ink = inks("text", "soft", "line", "accent", "peak", "oom", "panel", "veil");
     context.font = FONT;
-    this.labels = []; // places of texts over the picture
     this.drawAxes(context);
     context.save();
     context.beginPath();
@@ -38,9 +37,7 @@ export class Overlay {
     const label = (text, x, y) => this.label(context, text, x, y);
     drawChanged(context, this.plot, this.ink, (text, x, y) => label(text, this.besidePeak(context, text, x, y), y));
     drawLevels(context, this.plot, this.ink, label);
-    const peak = this.peakLabel(context);
-    if (peak) this.labels.push({ left: peak.left - 3, right: peak.right + 3, top: peak.top });
-    this.drawMarks(context);
+    this.marks = drawMarks(context, this.plot, this.ink, this.plot.marksTop);
     this.drawPeak(context);
     this.drawSelection(context);
     const { hover, pinned } = store.state;
@@ -186,7 +183,6 @@ export class Overlay {
 
   label(context, text, x, y) {
     const { width } = context.measureText(text);
-    this.labels.push({ left: x - 4, right: x + width + 4, top: y - 18 < this.plot.top ? y + 3 : y - 18 });
     const top = y - 18 < this.plot.top ? y + 3 : y - 18;
     this.plate(context, x - 4, top, width + 8);
     context.fillStyle = this.ink.text;
@@ -208,41 +204,6 @@ export class Overlay {
     context.fillStyle = this.ink.panel;
     context.fillRect(x, y, width, 16);
     context.globalAlpha = 1;
-  }
-
-  /** The first height from `top` downwards at which a text covers no other. */
-  freeTop(left, top, width) {
-    const covers = (other) => other.left < left + width && left < other.right && Math.abs(other.top - top) < 16;
-    while (this.labels.some(covers) && top < this.plot.top + this.plot.height / 2) top += 6;
-    this.labels.push({ left, right: left + width, top });
-    return top;
-  }
-
-  drawMarks(context) {
-    const [start, end] = this.plot.sight();
-    for (const mark of this.plot.recording.notes.marks) {
-      if (mark.time < start || mark.time > end) continue;
-      const x = Math.round(this.plot.x(mark.time)) + 0.5;
-      const oom = mark.kind === "oom";
-      const text = oom ? `out of memory: ${formatBytes(mark.bytes)} asked for` : mark.name || mark.kind;
-      context.strokeStyle = oom ? this.ink.oom : this.ink.text;
-      context.lineWidth = oom ? 2 : 1;
-      context.setLineDash(oom ? [] : [2, 3]);
-      context.beginPath();
-      context.moveTo(x, this.plot.top);
-      context.lineTo(x, this.plot.top + this.plot.height);
-      context.stroke();
-      context.setLineDash([]);
-      if (this.labels.length >= MOST_LABELS) continue;
-      const width = context.measureText(text).width;
-      const left = x + width + 12 > LEFT + this.plot.width ? x - width - 8 : x + 4;
-      const top = this.freeTop(left - 2, this.plot.top + 4, width + 6);
-      this.plate(context, left - 2, top, width + 6);
-      context.fillStyle = oom ? this.ink.oom : this.ink.text;
-      context.textAlign = "left";
-      context.textBaseline = "middle";
-      context.fillText(text, left, top + 8);
-    }
   }
 
   /** The peak's position and label; null if not visible. */

@@ -9,6 +9,7 @@ import { LEFT } from "../draw/ink.js";
 import { Overlay, REGION_LANE, STEP_LANE } from "../draw/overlay.js";
 import { levelsOf } from "../draw/levels.js";
 import { classesOf } from "../draw/colour_by.js";
+import { labelOf, MARK_LANE, markLanes } from "../draw/marks.js";
 import { Colours, paint } from "../draw/paint.js";
 import { formatBytes, formatCount, formatDuration } from "../format.js";
 
@@ -40,7 +41,9 @@ export class Timeline {
     this.track = track;
     this.levels = levelsOf(this.recording, track, this.store.state.track);
     this.lanes = this.recording.notes.lanes.slice(0, MAX_REGION_LANES);
-    this.top = 8 + (this.recording.notes.steps.length ? STEP_LANE : 0) + this.lanes.length * REGION_LANE;
+    this.markLanes = markLanes(this.recording.notes.marks, this.store.state.track);
+    this.marksTop = 4 + (this.recording.notes.steps.length ? STEP_LANE : 0) + this.lanes.length * REGION_LANE;
+    this.top = this.marksTop + 4 + this.markLanes.length * MARK_LANE;
     this.invalidate("layout");
   }
 
@@ -194,15 +197,20 @@ export class Timeline {
     return this.pickBuffer[column * this.rows + row];
   }
 
-  /** The name of the step or region at a place above the picture; "" if there is none. */
+  /** The name of the step, region or mark at a place above the picture; "" if there is none. */
   wordsAt(x, y) {
     if (y >= this.top || x < LEFT || x > LEFT + this.width) return "";
     const { notes, timeUnit } = this.recording;
     const time = this.timeAt(x);
     const took = ({ start, end }) => formatDuration((end - start) * timeUnit);
-    const base = this.top - 8 - this.lanes.length * REGION_LANE;
-    const lane = this.lanes[Math.floor((y - base - 4) / REGION_LANE)];
-    if (y < base + 4) {
+    const base = this.marksTop - this.lanes.length * REGION_LANE;
+    const lane = this.lanes[Math.floor((y - base) / REGION_LANE)];
+    const marks = this.overlay.marks[Math.floor((y - this.marksTop) / MARK_LANE)];
+    if (marks) {
+      const group = marks.find((one) => one.x - 4 <= x && x <= one.right + 4);
+      return group ? labelOf(group) : "";
+    }
+    if (y < base) {
       const step = notes.stepAt(time);
       return step ? `${step.name || "step " + step.index}, took ${took({ start: step.time, end: step.end })}` : "";
     }
