@@ -7,7 +7,6 @@
 #include "analysis/categories/categories.h"
 #include "base/order.h"
 #include "base/utf8.h"
-#include "collect/recording/recording_parts.h"
 #include "model/stack.h"
 
 static void put_label(struct mp_buffer *out, const char *name, const char *text)

@@ -1,10 +1,9 @@
-#include "collect/recording/recording.h"
+#include "collect/recording/live_file.h"
+#include "collect/recording/recording_write.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "collect/recording/recording_parts.h"
 
 /* A block, ended or live, that was born after the first step began. Older blocks are in `base`. */
 struct entry {

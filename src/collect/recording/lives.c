@@ -1,4 +1,4 @@
-#include "collect/recording/recording.h"
+#include "collect/recording/lives.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "collect/recording/recording.h"
+#include "collect/recording/program_name.h"
 
 #include <assert.h>
 #include <stdbool.h>

@@ -1,4 +1,9 @@
-#include "collect/recording/recording_parts.h"
+#include "collect/recording/recording.h"
+#include "collect/recording/program_name.h"
+#include "collect/recording/recording_bound.h"
+#include "collect/recording/recording_devices.h"
+#include "collect/recording/recording_take.h"
+#include "collect/recording/recording_write.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -73,33 +78,6 @@ const struct mp_schedule_position *mp_recording_resume(struct mp_recording *reco
     bool is_second = second <= taken && (first > taken || second > first);
     recording->schedule_state.position = spool->schedule_marks[is_second].position;
     return &recording->schedule_state.position;
-}
-
-uint64_t mp_recording_time(const struct mp_recording *recording, uint64_t monotonic_ns)
-{
-    uint64_t start = recording->spool.header->monotonic_ns;
-    return monotonic_ns > start ? monotonic_ns - start : 0;
-}
-
-bool mp_recording_check(struct mp_recording *recording, enum mp_status status, const struct mp_error *error)
-{
-    if (status && !recording->failed) {
-        recording->failed = status;
-        recording->failure = *error;
-        struct mp_spool_header *spool = recording->spool.header;
-        snprintf(spool->failure, sizeof spool->failure, "%.*s", (int)sizeof spool->failure - 1, error->text);
-        spool->full_before = mp_recording_ring_full(spool);
-        atomic_store(&spool->file_failed, 1); /* from now on hooks drop events if a ring is full */
-    }
-    return !status;
-}
-
-void mp_recording_note(struct mp_recording *recording, const char *text)
-{
-    uint32_t id = mp_intern_text(&recording->tables.strings, text);
-    for (size_t i = 0; i < recording->notes.count; i++)
-        if (recording->notes.at[i] == id) return;
-    if (id != MP_INTERN_FAILED) (void)mp_vec_push(&recording->notes, id);
 }
 
 void mp_recording_ends_early(struct mp_recording *recording, const char *why)
@@ -197,9 +175,10 @@ bool mp_recording_round(struct mp_recording *recording, bool process_ended)
     read_notes(recording);
     bool first = recording->pending.count && !recording->writer;
     bool late = mp_clock_monotonic_ns() - recording->last_write_ns >= WRITE_AFTER_NS;
-    bool something = recording->pending.count ||
-                     (recording->writer && (recording->samples.count || recording->labels.count ||
-                                            recording->holders.count || recording->operators.uses.count || recording->history.requests.count));
+    bool something =
+        recording->pending.count ||
+        (recording->writer && (recording->samples.count || recording->labels.count || recording->holders.count ||
+                               recording->operators.uses.count || recording->history.requests.count));
     if (!(pressing || process_ended || first || (late && something))) return true;
     return mp_recording_check(recording, mp_recording_write(recording, false, &error), &error);
 }

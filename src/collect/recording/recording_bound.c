@@ -1,4 +1,4 @@
-#include "collect/recording/recording.h"
+#include "collect/recording/recording_bound.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -10,7 +10,6 @@
 
 #include "base/worker.h"
 #include "collect/fold/fold.h"
-#include "collect/recording/recording_parts.h"
 #include "format/new_file.h"
 
 struct mp_bound_job {

@@ -1,12 +1,10 @@
-#include "collect/recording/recording.h"
+#include "collect/recording/recording_devices.h"
 
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include "collect/recording/recording_parts.h"
 
 /* The value of a variable in the process's initial environment; NULL: not set. Later changes by the process are not
  * visible here. */

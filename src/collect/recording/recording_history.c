@@ -1,6 +1,6 @@
-#include <stdio.h>
+#include "collect/recording/recording_history.h"
 
-#include "collect/recording/recording_parts.h"
+#include <stdio.h>
 
 static bool is_wanted(const struct mp_recording *recording)
 {

@@ -1,21 +1,376 @@
-#include "collect/recording/recording_parts.h"
+#include "collect/recording/recording_take.h"
 
 #include <linux/futex.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/sampling.h"
+#include "collect/recording/recorded.h"
+#include "collect/recording/recording_history.h"
+#include "collect/recording/recording_write.h"
+
+static enum mp_status recording_take_birth(struct mp_recording *recording, const struct mp_record *record,
+                                           const struct mp_event *event, struct mp_error *error);
+static bool recording_logs_operators(const struct mp_recording *recording);
+
+/* An address may lie in blocks of several tracks: in an allocator's block, and in a driver's block around it. The
+ * program means the block with the highest rank. */
+static unsigned rank_of(struct mp_recording *recording, uint16_t track)
+{
+    static const unsigned ranks[MP_LAYERS] = {[MP_LAYER_DRIVER] = 1, [MP_LAYER_APP] = 2, [MP_LAYER_TORCH] = 3};
+    const struct mp_wire_track *tracks = mp_spool_entries(recording->spool.header, MP_TABLE_TRACKS);
+    return tracks[track].layer < MP_LAYERS ? ranks[tracks[track].layer] : 0;
+}
+
+/* True if the address is beyond the block's real size. In a sample, `bytes` of a block is scaled up to the bytes that
+ * it represents. */
+static bool is_beyond(struct mp_recording *recording, const struct mp_base_block *block, uint64_t address)
+{
+    const struct mp_wire_track *tracks = mp_spool_entries(recording->spool.header, MP_TABLE_TRACKS);
+    return tracks[block->track].layer != MP_LAYER_DRIVER &&
+           (double)(address - block->address) >= mp_sampling_size(block->bytes, recording->config.sample_bytes);
+}
+
+/* True if a tensor that a look found cannot lie in the track's blocks themselves: PyTorch's allocator has blocks on the
+ * device. A tensor that was freed since the look lies in none of these, and the driver's segment around it is not
+ * meant. */
+static bool is_divided(struct mp_recording *recording, uint16_t track)
+{
+    const struct mp_wire_track *tracks = mp_spool_entries(recording->spool.header, MP_TABLE_TRACKS);
+    if (tracks[track].layer != MP_LAYER_DRIVER || tracks[track].device_type == MP_DEVICE_CPU) return false;
+    for (uint16_t other = 0; other < recording->state.ledger.tracks.count; other++)
+        if (tracks[other].layer == MP_LAYER_TORCH && tracks[other].device_type == tracks[track].device_type &&
+            tracks[other].device_index == tracks[track].device_index)
+            return true;
+    return false;
+}
+
+/* The block that begins at the address, as most tensors' blocks do; else the block that contains it. `looked`: a look
+ * found the address some time ago. */
+static struct mp_base_block *block_at(struct mp_recording *recording, uint64_t address, bool looked)
+{
+    const struct mp_ledger *ledger = &recording->state.ledger;
+    struct mp_base_block *best = NULL;
+    unsigned best_rank = 0;
+    for (uint16_t track = 0; track < ledger->tracks.count; track++) {
+        struct mp_base_block *block = mp_ledger_at(ledger, track, address);
+        unsigned rank = block && !(looked && is_divided(recording, track)) ? rank_of(recording, track) : 0;
+        if (rank > best_rank) best = block, best_rank = rank;
+    }
+    if (best) return best;
+    mp_vec_each (struct mp_base_block, block, &ledger->blocks) {
+        if (block->track == MP_LEDGER_SLOT_FREE || address - block->address >= block->bytes ||
+            block->bytes == MP_BYTES_UNKNOWN ||
+            (recording->config.sample_bytes && is_beyond(recording, block, address)))
+            continue;
+        unsigned rank = rank_of(recording, block->track);
+        if (rank > best_rank && !(looked && is_divided(recording, block->track))) best = block, best_rank = rank;
+    }
+    return best;
+}
+
+/* Finds the file's string id of a spool's text; 0 if unknown. */
+static enum mp_status file_of(struct mp_recording *recording, uint32_t id, uint32_t *file, struct mp_error *error)
+{
+    enum mp_status status = MP_OK;
+    *file = id ? mp_tables_spool_string(&recording->tables, id) : 0;
+    if (id && !*file) {
+        status = mp_recording_read_tables(recording, error);
+        *file = mp_tables_spool_string(&recording->tables, id);
+    }
+    return status;
+}
+
+/* Takes a holder of a live block, or the end of a look for holders. */
+static enum mp_status recording_take_holder(struct mp_recording *recording, const struct mp_record *record,
+                                            const struct mp_event *event, struct mp_error *error)
+{
+    if (!recording->window_open) return MP_OK;
+    struct mp_base_block *block = event->address ? block_at(recording, event->address, true) : NULL;
+    if ((event->address && !block) || event->kind >= MP_HOLDER_KINDS) return MP_OK;
+    struct mp_block_holder holder = {.time_ns = event->time_ns,
+                                     .block = block ? block->block : MP_HOLDER_LOOK,
+                                     .kind = event->kind,
+                                     .certain = record->moment_ns == 1,
+                                     .path = event->name,
+                                     .line = (uint32_t)record->bytes};
+    enum mp_status status = file_of(recording, record->stack, &holder.file, error);
+    if (!status && !mp_vec_push(&recording->holders, holder))
+        status = mp_fail(error, MP_NO_MEMORY, "out of memory for holders");
+    return status;
+}
+
+/* Takes the program's label of the live block that contains event->address: a role (event->kind), and event->name. */
+static enum mp_status recording_take_label(struct mp_recording *recording, const struct mp_event *event,
+                                           struct mp_error *error)
+{
+    struct mp_base_block *block = block_at(recording, event->address, false);
+    if (!block || (block->role == event->kind && block->label == event->name)) return MP_OK;
+    if (!block->role && !mp_usual_roles_add(&recording->usual_roles, block, event->kind))
+        return mp_fail(error, MP_NO_MEMORY, "out of memory for labels");
+    block->role = event->kind;
+    block->label = event->name;
+    if (!recording->window_open) return MP_OK; /* the base that will be written when the window opens has the label */
+    struct mp_label label = {
+        .time_ns = event->time_ns, .block = block->block, .role = event->kind, .name = event->name};
+    return mp_vec_push(&recording->labels, label) ? MP_OK : mp_fail(error, MP_NO_MEMORY, "out of memory for labels");
+}
+
+/* The log of operators: joins the recorder's tensors with live blocks. A composite operator ends after the operators
+ * that it calls. Its tensors that these have used add nothing, so most of its rows are left out. */
+
+/* The live block of one of PyTorch's allocators that begins at the address. */
+static const struct mp_base_block *block_holding(struct mp_recording *recording, uint64_t address)
+{
+    const struct mp_ledger *ledger = &recording->state.ledger;
+    const struct mp_wire_track *tracks = mp_spool_entries(recording->spool.header, MP_TABLE_TRACKS);
+    const struct mp_base_block *block = NULL;
+    for (uint16_t track = 0; track < ledger->tracks.count && !block; track++)
+        if (tracks[track].layer == MP_LAYER_TORCH) block = mp_ledger_at(ledger, track, address);
+    return block;
+}
+
+static enum mp_status string_of(struct mp_recording *recording, uint32_t id, uint32_t *string, struct mp_error *error)
+{
+    enum mp_status status = MP_OK;
+    *string = id ? mp_tables_spool_string(&recording->tables, id) : 0;
+    if (!id || *string) return MP_OK;
+    status = mp_recording_read_tables(recording, error);
+    *string = mp_tables_spool_string(&recording->tables, id);
+    return status;
+}
+
+static enum mp_status add_use(struct mp_recording *recording, const struct mp_block_use *use, struct mp_error *error)
+{
+    struct mp_operator_log *log = &recording->operators;
+    uint64_t *last = mp_map_insert(&log->last, use->block + 1, NULL);
+    if (!last || !mp_vec_push(&log->uses, *use)) return mp_fail(error, MP_NO_MEMORY, "out of memory for operators");
+    *last = log->uses.count;
+    return MP_OK;
+}
+
+/* True if an earlier row says the same: a row of the same operator, of an operator within it, or of the allocation. */
+static bool is_known(struct mp_operator_log *log, const struct mp_block_use *use, uint64_t begun_ns)
+{
+    const uint64_t *last = mp_map_find(&log->last, use->block + 1);
+    struct mp_block_use *row = last ? &log->uses.at[*last - 1] : NULL;
+    if (!row || row->time_ns < begun_ns) return false;
+    if (!row->shape && row->how == MP_USE_MADE && use->how & MP_USE_OUTPUT) {
+        row->shape = use->shape;
+        row->how |= use->how;
+        return true;
+    }
+    if (use->how & MP_USE_OUTPUT && row->shape != use->shape) return false;
+    if (*last > log->first) row->how |= use->how;
+    return !(use->how & ~row->how);
+}
+
+/* The log of operators. recording_take_birth(): a block was allocated while an operator ran. The next two take an
+ * operator of a ring, and then its tensors. recording_logs_operators(): false if the user did not ask for the log, or
+ * for these steps. */
+static enum mp_status recording_take_birth(struct mp_recording *recording, const struct mp_record *record,
+                                           const struct mp_event *event, struct mp_error *error)
+{
+    struct mp_block_use use = {.time_ns = event->time_ns, .block = event->block, .how = MP_USE_MADE};
+    if (!record->moment_ns || !recording_logs_operators(recording)) return MP_OK;
+    enum mp_status status = string_of(recording, (uint32_t)record->moment_ns, &use.operator, error);
+    if (!status) status = string_of(recording, (uint32_t)(record->moment_ns >> 32), &use.node, error);
+    return status ? status : add_use(recording, &use, error);
+}
+
+static enum mp_status recording_take_operator(struct mp_recording *recording, uint32_t ring,
+                                              const struct mp_record *record, const struct mp_event *event,
+                                              struct mp_error *error)
+{
+    struct mp_operator_now *now = &recording->operators.now[ring];
+    *now = (struct mp_operator_now){.use = {.time_ns = event->time_ns, .operator= event->name },
+                                            .begun_ns = mp_recording_time(recording, record->moment_ns),
+                                            .number = record->kind};
+    recording->operators.first = recording->operators.uses.count;
+    return string_of(recording, record->stack, &now->use.node, error);
+}
+
+static enum mp_status recording_take_tensors(struct mp_recording *recording, uint32_t ring,
+                                             const struct mp_record *record, struct mp_error *error)
+{
+    struct mp_operator_log *log = &recording->operators;
+    const struct mp_operator_now *now = &log->now[ring];
+    const uint64_t addresses[MP_TENSORS_A_RECORD] = {record->address, record->bytes, record->total_allocated,
+                                                     record->total_reserved};
+    const uint32_t shapes[MP_TENSORS_A_RECORD] = {record->name, record->stack, (uint32_t)record->moment_ns,
+                                                  (uint32_t)(record->moment_ns >> 32)};
+    if (now->number != record->kind || !recording_logs_operators(recording)) return MP_OK;
+    for (unsigned i = 0; i < MP_TENSORS_A_RECORD && addresses[i]; i++) {
+        struct mp_block_use use = now->use;
+        const struct mp_base_block *block = block_holding(recording, addresses[i]);
+        use.how = record->track >> 4 * i & 15;
+        if (!block || !use.how) continue;
+        use.block = block->block;
+        if (use.how & MP_USE_OUTPUT && block->birth_ns >= now->begun_ns) use.how |= MP_USE_MADE;
+        enum mp_status status = string_of(recording, shapes[i], &use.shape, error);
+        if (!status && !is_known(log, &use, now->begun_ns)) status = add_use(recording, &use, error);
+        if (status) return status;
+    }
+    return MP_OK;
+}
+
+static bool recording_logs_operators(const struct mp_recording *recording)
+{
+    const struct mp_record_config *config = &recording->config;
+    uint64_t step = mp_recording_public_step(recording, recording->state.ledger.steps);
+    return recording->window_open && config->operators &&
+           (!config->operators_to || (step >= config->operators_from && step <= config->operators_to));
+}
+
+/*
+ * Finds out when memory ran out, and whether that is worth a snapshot. A refusal by the driver does not count if
+ * PyTorch survives it: its caching allocator releases free segments and asks again. If PyTorch may have asked, the
+ * thread's next event decides, however late it comes. If PyTorch then gets memory on that device, there is no snapshot.
+ * If PyTorch reports out-of-memory, there is one. Any other event means that another library had asked, and there is a
+ * snapshot, too. Other refusals get a snapshot at once.
+ */
+
+#define OOMS_LOOKED_AT 3
+#define OOM_APART_NS   (10 * MP_NS_PER_SECOND)
+
+static enum mp_status ask_for_look(struct mp_recording *recording, uint64_t time_ns, struct mp_error *error)
+{
+    struct mp_snapshot_request request = {.at_oom = true, .oom_ns = time_ns};
+    recording->oom_passed_over = false;
+    return mp_vec_push(&recording->requests, request) ? MP_OK : mp_fail(error, MP_NO_MEMORY, "out of memory");
+}
+
+/* A program that searches for a batch size runs out of memory often. Only the first few times get a file, and the last
+ * time if the program did not end well. */
+static enum mp_status look_at(struct mp_recording *recording, uint64_t time_ns, struct mp_error *error)
+{
+    /* A refusal that was undecided for long may come here after later ones. */
+    uint64_t last = recording->last_oom_ns, apart = time_ns > last ? time_ns - last : last - time_ns;
+    bool soon = recording->ooms_looked_at && apart < OOM_APART_NS;
+    recording->oom_passed_over_ns = time_ns;
+    recording->oom_passed_over = soon || recording->ooms_looked_at == OOMS_LOOKED_AT;
+    if (recording->oom_passed_over) return MP_OK;
+    recording->ooms_looked_at++;
+    if (time_ns > last) recording->last_oom_ns = time_ns;
+    return ask_for_look(recording, time_ns, error);
+}
+
+/* The track numbered `track`; NULL if there is none. */
+static const struct mp_wire_track *track_of(const struct mp_recording *recording, uint16_t track)
+{
+    struct mp_spool_header *spool = recording->spool.header;
+    const struct mp_wire_track *tracks = mp_spool_entries(spool, MP_TABLE_TRACKS);
+    /* A damaged spool may contain any number. */
+    bool there = track < mp_spool_table_count(spool, MP_TABLE_TRACKS);
+    return there ? &tracks[track] : NULL;
+}
+
+/* True if a track of the spool is of that layer. */
+static bool has_layer(const struct mp_recording *recording, uint16_t track, enum mp_layer layer)
+{
+    const struct mp_wire_track *facts = track_of(recording, track);
+    return facts && facts->layer == layer;
+}
+
+/* True if PyTorch's caching allocator has memory on the track's device. */
+static bool has_allocator_above(const struct mp_recording *recording, uint16_t track)
+{
+    const struct mp_wire_track *facts = track_of(recording, track), *other;
+    for (size_t i = 0; facts && i < recording->state.ledger.tracks.count; i++)
+        if ((other = track_of(recording, (uint16_t)i)) && other->layer == MP_LAYER_TORCH &&
+            other->device_type == facts->device_type && other->device_index == facts->device_index &&
+            recording->state.ledger.tracks.at[i].reserved_bytes != MP_BYTES_UNKNOWN)
+            return true;
+    return false;
+}
+
+/* True if PyTorch's allocator may have asked for its very first segment. It never asks on the track of a pool. */
+static bool may_be_first(const struct mp_recording *recording, uint16_t track)
+{
+    const struct mp_wire_track *facts = track_of(recording, track);
+    return recording->config.torch && facts && facts->device_type == MP_DEVICE_CUDA && !facts->name &&
+           atomic_load(&recording->spool.header->has_cuda_allocator);
+}
+
+static struct mp_refusal *refusal_of(struct mp_recording *recording, uint32_t thread)
+{
+    for (size_t i = 0; i < recording->refusals.count; i++)
+        if (recording->refusals.at[i].thread == thread) return &recording->refusals.at[i];
+    return NULL;
+}
+
+static void forget_refusal(struct mp_recording *recording, struct mp_refusal *refusal)
+{
+    *refusal = recording->refusals.at[--recording->refusals.count];
+}
+
+/* True if the track is of layer `layer` on the device that refused. */
+static bool is_on_refusing_device(const struct mp_recording *recording, const struct mp_refusal *refusal,
+                                  uint16_t track, enum mp_layer layer)
+{
+    const struct mp_wire_track *facts = track_of(recording, track), *refused = track_of(recording, refusal->track);
+    return facts && refused && facts->layer == layer && facts->device_type == refused->device_type &&
+           facts->device_index == refused->device_index;
+}
+
+static enum mp_status decide(struct mp_recording *recording, struct mp_refusal *refusal, bool answered,
+                             struct mp_error *error)
+{
+    uint64_t time_ns = refusal->time_ns;
+    forget_refusal(recording, refusal);
+    return answered ? MP_OK : look_at(recording, time_ns, error);
+}
+
+static enum mp_status take_oom(struct mp_recording *recording, const struct mp_event *event, struct mp_error *error)
+{
+    enum mp_status status = MP_OK;
+    struct mp_refusal *before = refusal_of(recording, event->thread);
+    bool undecided = has_layer(recording, event->track, MP_LAYER_DRIVER) &&
+                     (has_allocator_above(recording, event->track) || may_be_first(recording, event->track));
+    if (undecided && before && is_on_refusing_device(recording, before, event->track, MP_LAYER_DRIVER)) return MP_OK;
+    if (before)
+        status =
+            decide(recording, before, is_on_refusing_device(recording, before, event->track, MP_LAYER_TORCH), error);
+    if (status) return status;
+    if (!undecided) return look_at(recording, event->time_ns, error);
+    const struct mp_refusal refusal = {.thread = event->thread, .track = event->track, .time_ns = event->time_ns};
+    return mp_vec_push(&recording->refusals, refusal) ? MP_OK : mp_fail(error, MP_NO_MEMORY, "out of memory");
+}
+
+/* True for an event that PyTorch may cause between a refusal and its report. In this time PyTorch frees memory and asks
+ * again, for expandable segments in pieces. */
+static bool may_be_retry(const struct mp_recording *recording, const struct mp_refusal *refusal,
+                         const struct mp_event *event)
+{
+    return event->type == MP_EVENT_FREE || event->type == MP_EVENT_RESERVED ||
+           (event->type == MP_EVENT_ALLOC && is_on_refusing_device(recording, refusal, event->track, MP_LAYER_DRIVER));
+}
+
+enum mp_status mp_recording_follow_oom(struct mp_recording *recording, const struct mp_event *event,
+                                       struct mp_error *error)
+{
+    if (event->type == MP_EVENT_OOM) return take_oom(recording, event, error);
+    struct mp_refusal *refusal = recording->refusals.count ? refusal_of(recording, event->thread) : NULL;
+    if (!refusal || event->type >= MP_EVENT_TYPES || may_be_retry(recording, refusal, event)) return MP_OK;
+    bool gets =
+        event->type == MP_EVENT_ALLOC && is_on_refusing_device(recording, refusal, event->track, MP_LAYER_TORCH);
+    return decide(recording, refusal, gets, error);
+}
+
+enum mp_status mp_recording_look_at_last_ooms(struct mp_recording *recording, struct mp_error *error)
+{
+    enum mp_status status = MP_OK;
+    while (recording->refusals.count && !status)
+        status = look_at(recording, recording->refusals.at[--recording->refusals.count].time_ns, error);
+    bool ended_well = recording->how.known && !recording->how.by_signal && !recording->how.status;
+    if (!status && recording->oom_passed_over && !ended_well)
+        status = ask_for_look(recording, recording->oom_passed_over_ns, error);
+    return status;
+}
 
 #define EVENTS_OF_A_RECORD 4 /* at most: a step, a missed free, the reserved total, the event itself */
-
-bool mp_recording_remember_live(struct mp_recording *recording)
-{
-    recording->pending_live.count = 0;
-    for (size_t i = 0; i < recording->state.ledger.tracks.count; i++)
-        if (!mp_vec_push(&recording->pending_live, recording->state.ledger.tracks.at[i].bytes)) return false;
-    return true;
-}
 
 static enum mp_status keep(struct mp_recording *recording, const struct mp_event *event, struct mp_error *error)
 {
@@ -96,7 +451,7 @@ static enum mp_status take_block(struct mp_recording *recording, const struct mp
     }
     if (!status) status = take_reserved(recording, event, record->total_reserved, error);
     if (!status) status = keep(recording, event, error);
-    if (!status && is_alloc) status = mp_recording_take_birth(recording, record, event, error);
+    if (!status && is_alloc) status = recording_take_birth(recording, record, event, error);
     if (!status) status = mp_recording_follow_history(recording, event, error);
     if (!status && !sampled) {
         bool known_bytes = event->bytes != MP_BYTES_UNKNOWN && record->total_allocated != MP_RECORD_TOTAL_UNKNOWN;
@@ -184,12 +539,6 @@ static enum mp_status take_step(struct mp_recording *recording, const struct mp_
     return MP_OK;
 }
 
-uint64_t mp_recording_public_step(const struct mp_recording *recording, uint64_t step)
-{
-    bool unended = recording->state.steps.kind == MP_STEP_OF_OPTIMIZER && step == recording->state.ledger.steps;
-    return unended ? step - 1 : step;
-}
-
 static enum mp_status request_snapshot(struct mp_recording *recording, struct mp_snapshot_request request,
                                        struct mp_error *error)
 {
@@ -255,13 +604,13 @@ static enum mp_status take_event(struct mp_recording *recording, uint32_t ring, 
                                                              .reason = (int)record->moment_ns},
                                 error);
     case MP_RECORD_LABEL:
-        return mp_recording_take_label(recording, event, error);
+        return recording_take_label(recording, event, error);
     case MP_RECORD_HOLDER:
-        return mp_recording_take_holder(recording, record, event, error);
+        return recording_take_holder(recording, record, event, error);
     case MP_RECORD_OPERATOR:
-        return mp_recording_take_operator(recording, ring, record, event, error);
+        return recording_take_operator(recording, ring, record, event, error);
     case MP_RECORD_TENSORS:
-        return mp_recording_take_tensors(recording, ring, record, error);
+        return recording_take_tensors(recording, ring, record, error);
     case MP_RECORD_TORCH:
         return mp_recording_take_history(recording, record, error);
     case MP_RECORD_ASIDE:

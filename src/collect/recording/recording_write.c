@@ -1,20 +1,178 @@
-#include "collect/recording/recording_parts.h"
+#include "collect/recording/recording_write.h"
 
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/order.h"
+#include "collect/recording/recording_bound.h"
+#include "collect/recording/recording_devices.h"
+#include "collect/recording/recording_history.h"
+
+static enum mp_status recording_write_meanwhile(struct mp_recording *recording, struct mp_error *error);
+
+/* True if two paths lead to the same file. *known: both paths exist. */
+static bool are_one(const char *one, const char *other, bool *known)
+{
+    struct stat left, right;
+    if (stat(one, &left) || stat(other, &right)) return *known = false;
+    return left.st_dev == right.st_dev && left.st_ino == right.st_ino;
+}
+
+bool mp_recording_look_at_root(struct mp_recording *recording)
+{
+    char mounts[sizeof recording->root];
+    bool known = true;
+    snprintf(mounts, sizeof mounts, "/proc/%u/ns/mnt", recording->pid);
+    bool shares = are_one(recording->root, "/", &known) && are_one(mounts, "/proc/self/ns/mnt", &known);
+    if (known) recording->shares_root = shares;
+    return known;
+}
+
+/* True if the process maps a deleted file that was at `path`: then another file is at `path` now. *running: the process
+ * still has mappings. */
+static bool has_replaced(const struct mp_recording *recording, const char *path, bool *running)
+{
+    char maps[sizeof recording->root], *line = NULL, *deleted;
+    size_t room = 0;
+    bool found = false;
+    snprintf(maps, sizeof maps, "/proc/%u/maps", recording->pid);
+    FILE *file = fopen(maps, "re");
+    *running = false;
+    if (!file || asprintf(&deleted, "%s (deleted)\n", path) < 0) deleted = NULL;
+    while (deleted && !found && getline(&line, &room, file) >= 0) {
+        size_t length = strlen(line), wanted = strlen(deleted);
+        *running = true;
+        found = length > wanted && !strcmp(line + length - wanted, deleted);
+    }
+    free(deleted);
+    free(line);
+    if (file) fclose(file);
+    return found;
+}
+
+/* The kernel takes the times of files from its last tick. So they may lag by this much. */
+static uint64_t tick_ns(void)
+{
+    struct timespec tick;
+    if (clock_getres(CLOCK_REALTIME_COARSE, &tick))
+        return 10 * MP_NS_PER_MS; /* the lowest rate is 100 ticks a
+                                   * second */
+    return (uint64_t)tick.tv_sec * MP_NS_PER_SECOND + (uint64_t)tick.tv_nsec;
+}
+
+/* Identifies a file without a build-id. *known stays empty if the file may not be the loaded one: it was replaced, or
+ * the program has ended and the file changed after the program's start. */
+static void identify(const struct mp_recording *recording, const char *path, const char *full, struct mp_file_id *known)
+{
+    struct stat facts;
+    bool running;
+    if (stat(full, &facts) || has_replaced(recording, path, &running)) return;
+    uint64_t changed_ns = (uint64_t)facts.st_ctim.tv_sec * MP_NS_PER_SECOND + (uint64_t)facts.st_ctim.tv_nsec;
+    if (!running && (!recording->shares_root || changed_ns + tick_ns() > recording->spool.header->realtime_ns)) return;
+    known->size = (uint64_t)facts.st_size;
+    known->inode = facts.st_ino;
+    known->mtime_ns = facts.st_mtim.tv_sec * INT64_C(1000000000) + facts.st_mtim.tv_nsec;
+}
+
+/* A mp_tables_module_seen: finds the file of a module for its symbols. If the process has our root, its path works for
+ * us, too, even after the process has ended. */
+static void recording_add_module(void *context, uint32_t id, const char *path, const struct mp_file_id *file)
+{
+    struct mp_recording *recording = context;
+    if (!recording->symbols) return;
+    bool can_be_asked = mp_recording_look_at_root(recording);
+    struct mp_file_id known = *file;
+    const char *root = recording->shares_root || !can_be_asked ? "" : recording->root;
+    char full[4096];
+    snprintf(full, sizeof full, "%s%s", root, path);
+    if (!known.build_id_size) identify(recording, path, full, &known);
+    struct mp_error ignored; /* on failure the module's addresses stay without names */
+    (void)mp_symbols_add_module(recording->symbols, id, path, &known, root, &ignored);
+}
+
+/* A forked worker has its parent's command line, so only its stacks show its role. */
+static const struct {
+    const char *function, *file, *role;
+} workers[] = {
+    {"_bootstrap", "/multiprocessing/process.py", MP_ROLE_WORKER},
+    {"worker", "/multiprocessing/pool.py", MP_ROLE_POOL_WORKER},
+    {"_process_worker", "/concurrent/futures/process.py", MP_ROLE_POOL_WORKER},
+    {"_worker_loop", "/torch/utils/data/_utils/worker.py", MP_ROLE_LOADER_WORKER},
+};
+#define WORKERS    (sizeof workers / sizeof *workers)
+#define NODES_MOST (UINT64_C(1) << 16) /* only the first nodes are searched: a worker's functions run first */
+#define DEPTH_MOST 4096
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t length = strlen(text), wanted = strlen(end);
+    return length >= wanted && !strcmp(text + length - wanted, end);
+}
+
+static const char *spool_text(const struct mp_tables *tables, uint32_t spool_string)
+{
+    return mp_intern_get(&tables->strings, mp_tables_spool_string(tables, spool_string), NULL);
+}
+
+/* The index of the row in `workers` with the frame's function; WORKERS: none. */
+static size_t row_of(const struct mp_tables *tables, const struct mp_wire_frame *frame)
+{
+    size_t row = 0;
+    if (frame->language != MP_PYTHON) return WORKERS;
+    const char *function = spool_text(tables, frame->function), *dot = strrchr(function, '.');
+    if (dot) function = dot + 1; /* from 3.11 on a method's name begins with the class's name */
+    while (row < WORKERS && strcmp(function, workers[row].function) != 0)
+        row++;
+    return row < WORKERS && ends_with(spool_text(tables, frame->file), workers[row].file) ? row : WORKERS;
+}
+
+/* True if an outer frame is that of multiprocessing's start of a process. Otherwise the functions may run in a thread
+ * of a ThreadPool, which any process may have. */
+static bool is_in_worker(const struct mp_tables *tables, const struct mp_wire_node *nodes, uint32_t node,
+                         const struct mp_wire_frame *frames)
+{
+    for (unsigned depth = 0; node && node < tables->seen[MP_TABLE_NODES] && depth < DEPTH_MOST; depth++) {
+        uint32_t frame = nodes[node].frame;
+        if (frame < tables->seen[MP_TABLE_FRAMES] && row_of(tables, &frames[frame]) == 0) return true;
+        node = nodes[node].parent;
+    }
+    return false;
+}
+
+/* Looks in the tables for functions that only a worker runs. If it finds the role, it writes it into the process's
+ * membership in the spool's header. */
+static void recording_find_role(struct mp_recording *recording)
+{
+    const struct mp_tables *tables = &recording->tables;
+    struct mp_member *member = &recording->spool.header->member;
+    const struct mp_wire_frame *frames = mp_spool_entries(recording->spool.header, MP_TABLE_FRAMES);
+    const struct mp_wire_node *nodes = mp_spool_entries(recording->spool.header, MP_TABLE_NODES);
+    size_t best = WORKERS;
+    if (mp_member_same_rank(member, &recording->group)) return;
+    /* The last matching row counts: a pool's worker also has the frame that every worker has. */
+    for (uint64_t i = 1; i < tables->seen[MP_TABLE_NODES] && i < NODES_MOST; i++) {
+        uint32_t frame = nodes[i].frame;
+        if (frame >= tables->seen[MP_TABLE_FRAMES]) continue;
+        size_t row = row_of(tables, &frames[frame]);
+        if (row == WORKERS || (best < WORKERS && row <= best)) continue;
+        if (!row || is_in_worker(tables, nodes, nodes[i].parent, frames)) best = row;
+    }
+    if (best < WORKERS) mp_member_text(member->role, workers[best].role, strlen(workers[best].role));
+}
 
 #define NOTES_WITH_MODULES 16 /* limit of notes about modules without a file, of which a program may have thousands */
 #define BASE_FACTOR        4  /* a base comes after this number of events for each live block */
 
 enum mp_status mp_recording_read_tables(struct mp_recording *recording, struct mp_error *error)
 {
-    return mp_tables_read(&recording->tables, recording->spool.header, mp_recording_add_module, recording, error);
+    return mp_tables_read(&recording->tables, recording->spool.header, recording_add_module, recording, error);
 }
 
 enum mp_status mp_recording_open_writer(const struct mp_recording *recording, int fd, const char *configuration,
@@ -44,7 +202,7 @@ static enum mp_status open_file(struct mp_recording *recording, struct mp_error 
     int fd;
     enum mp_status status = mp_recording_read_tables(recording, error);
     if (status) return status;
-    mp_recording_find_role(recording);
+    recording_find_role(recording);
     status = recording->name(recording->name_context, recording, &recording->path, &fd, error);
     if (status) return status;
     return mp_recording_open_writer(recording, fd, recording->spool.header->configuration, true, &recording->writer,
@@ -117,7 +275,7 @@ static void mark_schedule(struct mp_recording *recording)
 enum mp_status mp_recording_write(struct mp_recording *recording, bool with_base, struct mp_error *error)
 {
     recording->last_write_ns = mp_clock_monotonic_ns();
-    enum mp_status status = mp_recording_write_meanwhile(recording, error);
+    enum mp_status status = recording_write_meanwhile(recording, error);
     bool fresh = !recording->writer && (recording->pending.count || with_base);
     mark_schedule(recording);
     if (!status && fresh) status = open_file(recording, error);
@@ -184,27 +342,6 @@ enum mp_status mp_recording_write_symbols(struct mp_recording *recording, struct
     if (!status && symbols.count) status = mp_writer_symbols(writer, symbols.at, symbols.count, error);
     mp_vec_free(&symbols);
     return status;
-}
-
-uint64_t mp_recording_dropped(const struct mp_spool_header *spool)
-{
-    return atomic_load(&spool->dropped_no_ring) + atomic_load(&spool->dropped_no_track) +
-           atomic_load(&spool->dropped_no_memory) + atomic_load(&spool->dropped_inside) +
-           atomic_load(&spool->dropped_refused) + atomic_load(&spool->dropped_unattached) +
-           atomic_load(&spool->left_hooks) + atomic_load(&spool->unsound) + mp_recording_ring_full(spool);
-}
-
-uint64_t mp_recording_ring_full(const struct mp_spool_header *spool)
-{
-    uint64_t dropped = 0;
-    for (uint32_t i = 0; i < MP_SPOOL_RINGS_MAX; i++)
-        dropped += atomic_load(&spool->rings[i].dropped);
-    return dropped;
-}
-
-bool mp_recording_lacks_names(const struct mp_spool_header *spool)
-{
-    return atomic_load(&spool->lost_stacks) || atomic_load(&spool->lost_strings) || atomic_load(&spool->without_lock);
 }
 
 static void note_count(struct mp_recording *recording, uint64_t count, const char *one, const char *more)
@@ -449,4 +586,108 @@ enum mp_status mp_recording_write_end(struct mp_recording *recording, struct mp_
     status = mp_writer_finish(recording->writer, error);
     recording->writer = NULL;
     return status;
+}
+
+/* The most steps kept between two windows. The oldest steps are forgotten first. So a window that never opens costs
+ * only bounded memory. */
+#define UNKEPT_STEPS_MAX (1u << 20)
+
+/* Notes a step that began outside of the window. */
+enum mp_status mp_recording_note_step(struct mp_recording *recording, const struct mp_event *event,
+                                      struct mp_error *error)
+{
+    if (!recording->writer) return MP_OK; /* the file begins with its first window */
+    if (recording->unkept_steps.count == UNKEPT_STEPS_MAX) recording->unkept_steps.count = 0;
+    return mp_vec_push(&recording->unkept_steps, *event) ? MP_OK : mp_fail(error, MP_NO_MEMORY, "out of memory");
+}
+
+struct gap {
+    MP_VEC(struct mp_event) events;
+};
+
+/* Orders by time. At equal times ends come first, since their addresses may be reused at once. */
+MP_ORDER(by_time, struct mp_event,
+         MP_RISING(time_ns) ?: MP_COMPARE(b->type == MP_EVENT_FREE, a->type == MP_EVENT_FREE) ?: MP_RISING(block))
+
+static bool add_block(struct gap *gap, const struct mp_base_block *block, unsigned type, uint32_t thread)
+{
+    struct mp_event event = {.time_ns = block->birth_ns,
+                             .address = block->address,
+                             .bytes = block->bytes,
+                             .block = block->block,
+                             .stack = type == MP_EVENT_ALLOC ? block->stack : 0,
+                             .name = type == MP_EVENT_ALLOC ? block->module : 0,
+                             .thread = thread,
+                             .track = block->track,
+                             .type = (uint8_t)type,
+                             .kind = block->kind};
+    return mp_vec_push(&gap->events, event);
+}
+
+/* Writes a step that is a named region as a region of no length. */
+static bool add_step(struct gap *gap, const struct mp_event *step)
+{
+    struct mp_event end = *step;
+    end.type = MP_EVENT_REGION_END;
+    end.name = 0;
+    return mp_vec_push(&gap->events, *step) && (step->type != MP_EVENT_REGION_BEGIN || mp_vec_push(&gap->events, end));
+}
+
+static bool collect(struct mp_recording *recording, uint64_t first_new, uint32_t thread, struct gap *gap)
+{
+    const struct mp_ledger *ledger = &recording->state.ledger;
+    bool done = true;
+    for (size_t i = 0; done && i < ledger->freed_unseen.count; i++)
+        done = add_block(gap, &ledger->freed_unseen.at[i], MP_EVENT_FREE, thread);
+    for (size_t i = 0; done && recording->writer && i < ledger->blocks.count; i++) {
+        const struct mp_base_block *block = &ledger->blocks.at[i];
+        if (block->track != MP_LEDGER_SLOT_FREE && block->block >= first_new)
+            done = add_block(gap, block, MP_EVENT_ALLOC, thread);
+    }
+    for (size_t i = 0; done && i < recording->unkept_steps.count; i++)
+        done = add_step(gap, &recording->unkept_steps.at[i]);
+    return done;
+}
+
+enum mp_status mp_recording_write_gap(struct mp_recording *recording, uint32_t thread, struct mp_error *error)
+{
+    struct gap gap = {0};
+    uint64_t first_new = recording->state.ledger.next_block;
+    enum mp_status status = mp_ledger_resume(&recording->state.ledger, error);
+    recording->window_open = true;
+    if (!status && !collect(recording, first_new, thread, &gap))
+        status = mp_fail(error, MP_NO_MEMORY, "out of memory for what was not kept");
+    if (gap.events.count) qsort(gap.events.at, gap.events.count, sizeof *gap.events.at, by_time);
+    for (size_t i = 0; !status && i < gap.events.count; i++) {
+        if (!mp_vec_push(&recording->pending, gap.events.at[i]))
+            status = mp_fail(error, MP_NO_MEMORY, "out of memory for events");
+        recording->events++;
+        recording->events_since_base++;
+        if (!status && recording->pending.count == MP_CHUNK_EVENTS)
+            status = mp_recording_write(recording, false, error);
+    }
+    recording->state.ledger.freed_unseen.count = recording->unkept_steps.count = 0;
+    mp_vec_free(&gap.events);
+    return status;
+}
+
+/* Writes the same changes while the window stays closed, before the taken records are released from the rings. Does so
+ * only if steps began meanwhile: a later window needs these. */
+static enum mp_status recording_write_meanwhile(struct mp_recording *recording, struct mp_error *error)
+{
+    bool ended = recording->how_text[0] || recording->schedule_state.position.over;
+    if (recording->window_open || !recording->writer || ended || !recording->unkept_steps.count) return MP_OK;
+    enum mp_status status = mp_recording_write_gap(recording, 0, error);
+    recording->window_open = false;
+    recording->state.ledger.paused = true;
+    return status;
+}
+
+/* Remembers the live bytes before the file's next event. False: out of memory. */
+bool mp_recording_remember_live(struct mp_recording *recording)
+{
+    recording->pending_live.count = 0;
+    for (size_t i = 0; i < recording->state.ledger.tracks.count; i++)
+        if (!mp_vec_push(&recording->pending_live, recording->state.ledger.tracks.at[i].bytes)) return false;
+    return true;
 }

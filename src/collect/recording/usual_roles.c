@@ -1,5 +1,4 @@
-#include "collect/recording/recording.h"
-
+#include "collect/recording/usual_roles.h"
 #include "base/hash.h"
 
 #define LEAD 8 /* lowest bit of the lead; bits below are the role */

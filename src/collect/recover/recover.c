@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "collect/recording/recording.h"
-#include "collect/recording/recording_parts.h"
 #include "collect/recording/spool_file.h"
 #include "collect/recover/left_behind.h"
 #include "format/reader.h"

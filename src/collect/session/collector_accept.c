@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "collect/recording/recording_devices.h"
 #include "collect/session/asker.h"
 #include "collect/session/control.h"
 #include "collect/session/refused.h"

@@ -8,7 +8,6 @@
 #include "analysis/leaks/leaks.h"
 #include "base/memory.h"
 #include "base/units.h"
-#include "collect/recording/recording_parts.h"
 #include "model/load.h"
 #include "model/model.h"
 

@@ -10,7 +10,7 @@
 /* Reads rank, node and role from the process's initial environment, its command line and its parent. Ranks come from
  * the nearest launcher (torchrun, Open MPI, PMI, Slurm), roles from torchrun and multiprocessing. PMIX_RANK alone is no
  * rank: mpi4py sets it in a program without a launcher. memprof cannot see ranks that a program gives out itself after
- * its start. Roles that only stacks show are set later (collect/recording/recording_parts.h). */
+ * its start. Roles that only stacks show are set later (collect/recording/recording_write.c). */
 void mp_membership_read(uint32_t pid, struct mp_member *member);
 
 /* The parent of a process; 0: not known, or it has no parent in this pid namespace. */

@@ -6,7 +6,6 @@
 
 #include "base/clock.h"
 #include "base/json.h"
-#include "collect/recording/recording_parts.h"
 
 #define RATE_NS (10 * MP_NS_PER_SECOND) /* steps per second are an average over this time */
 

@@ -15,7 +15,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "collect/recording/recording_parts.h"
+#include "collect/recording/live_file.h"
+#include "collect/recording/recording_write.h"
 #include "collect/session/asker.h"
 #include "collect/session/control.h"
 

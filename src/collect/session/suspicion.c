@@ -7,7 +7,7 @@
 
 #include "analysis/leaks/leaks.h"
 #include "base/memory.h"
-#include "collect/recording/recording_parts.h"
+#include "collect/recording/live_file.h"
 #include "model/load.h"
 #include "model/model.h"
 

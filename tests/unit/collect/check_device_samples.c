@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "collect/recording/recording.h"
-#include "collect/recording/recording_parts.h"
+#include "collect/recording/recording_devices.h"
 #include "model/load.h"
 #include "model/model.h"
 #include "unit/collect/traffic.h"

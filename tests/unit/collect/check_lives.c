@@ -1,6 +1,6 @@
 /* Lives that outlived a step, against a plain list of all lives. Exactly the lives that cross a border between units
  * are known, however coarse the units have become. */
-#include "collect/recording/recording.h"
+#include "collect/recording/lives.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -13,6 +13,7 @@
 #include "analysis/sites/peak.h"
 #include "collect/fold/fold.h"
 #include "collect/metrics/metrics_text.h"
+#include "collect/recording/live_file.h"
 #include "collect/recording/recording.h"
 #include "collect/recover/recover.h"
 #include "collect/session/snapshots.h"

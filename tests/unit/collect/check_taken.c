@@ -6,7 +6,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "collect/recording/recording_parts.h"
+#include "collect/recording/recording_take.h"
+#include "collect/recording/recording_write.h"
 #include "model/load.h"
 #include "model/model.h"
 #include "unit/collect/traffic.h"

@@ -1,5 +1,5 @@
 /* The usual roles, against the whole list of roles that programs reported. */
-#include "collect/recording/recording.h"
+#include "collect/recording/usual_roles.h"
 
 #include <stdlib.h>
 

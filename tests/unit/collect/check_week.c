@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "collect/recording/recording.h"
+#include "collect/recording/recording_bound.h"
 #include "unit/suite.h"
 
 #define ROUND_EVENTS 20000 /* of two seconds */
