@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 
 import { assert, test } from "./asserted.js";
-import { luminance, PALETTE, scaleColours, textOn } from "../src/draw/palette.js";
+import { APART_COLOURS, apartColour, luminance, noColour, PALETTE, scaleColours, textOn } from "../src/draw/palette.js";
 
 // Machado, Oliveira, Fernandes: "A Physiologically-based Model for Simulation of Color Vision Deficiency", 2009, on
 // linear RGB, severity 1.
@@ -44,11 +44,15 @@ function themes() {
       [name, [0, 2, 4].map((at) => parseInt(hex.slice(at, at + 2), 16))])));
 }
 
-test("any two colours of sites differ, whatever an eye is blind to", () => {
-  for (const theme of [0, 1]) {
+test("any two colours of sites differ, and of categories and modules with their grey, whatever an eye is blind to", () => {
+  assert.equal(APART_COLOURS, 13); // as many as there are categories
+  for (const dark of [false, true]) {
+    const apart = [noColour(dark), ...Array.from({ length: APART_COLOURS }, (_, i) => apartColour(i, dark))];
     for (const [name, vision] of Object.entries(VISIONS)) {
-      PALETTE.forEach((one, i) => PALETTE.slice(0, i).forEach((other) => assert.ok(
-        difference(one[theme], other[theme], vision) >= 12, `${name}: ${one[theme]} and ${other[theme]}`)));
+      for (const [colours, least] of [[PALETTE.map((pair) => pair[Number(dark)]), 12], [apart, 12.8]]) {
+        colours.forEach((one, i) => colours.slice(0, i).forEach((other) => assert.ok(
+          difference(one, other, vision) >= least, `${name}: ${one} and ${other}`)));
+      }
     }
   }
 });

@@ -5,7 +5,7 @@ import { moduleKind } from "../data/modules.js";
 import { arrayFor } from "../data/varint.js";
 import { hashName } from "../data/stacks.js";
 import { formatBytes, formatDuration } from "../format.js";
-import { categoryColour, noColour, scaleColours, siteColour } from "./palette.js";
+import { apartColour, categoryColour, noColour, scaleColours, siteColour } from "./palette.js";
 
 /** Classes by limits: the first class has values below limits[0], and so on. Empty classes are left out. */
 function ranges(track, dark, limits, valueOf, names) {
@@ -99,11 +99,28 @@ function byGroup(group) {
   };
 }
 
+/** By name of a module: the index of its colour. Those with most bytes at the peak come first: they keep apart best. */
+function moduleColours(track, names) {
+  const bytes = new Map(names.map((name) => [name, 0]));
+  for (const id of track.side.seek(track.peak.event).ids()) {
+    const name = names[track.module(id)];
+    bytes.set(name, bytes.get(name) + track.bytesOf(id));
+  }
+  bytes.delete(NO_MODULE);
+  const order = [...bytes].sort(([a, one], [b, other]) => other - one || (a < b ? -1 : 1));
+  return new Map(order.map(([name], i) => [name, i]));
+}
+
 function byModule(group, nameOf) {
+  const namesOf = ({ modules }) => modules.map((path) => path ? nameOf(path) : NO_MODULE);
+  const colourOf = (name, recording, dark, track) => {
+    const known = (track.moduleColours ??= {})[group] ??= moduleColours(track, namesOf(recording));
+    return known.has(name) ? apartColour(known.get(name), dark) : noColour(dark);
+  };
   return {
-    ...byGroup(group),
-    make: (track, { modules }, dark) => numbered(track, track.allModules(),
-      modules.map((path) => path ? nameOf(path) : NO_MODULE), (name) => nameColour(name, dark)),
+    ...byGroup(group), colourOf,
+    make: (track, recording, dark) => numbered(track, track.allModules(), namesOf(recording),
+      (name) => colourOf(name, recording, dark, track)),
   };
 }
 

@@ -41,17 +41,24 @@ export function siteColour(hash, dark) {
   return PALETTE[hash % PALETTE.length][dark ? 1 : 0];
 }
 
-const APART = [2, 18, 14, 5, 11, 0, 17, 9, 15, 7, 12, 4, 13]; // indices in PALETTE of very different hues
-const GREY = [[150, 155, 163], [108, 114, 124]];
+// Indices in PALETTE: of any 13, these differ most from each other and from the grey, for the four kinds of sight above.
+const APART = [2, 13, 18, 11, 0, 3, 16, 6, 12, 9, 19, 1, 5];
+export const APART_COLOURS = APART.length;
+const GREY = [[146, 148, 152], [96, 102, 112]];
 
 export function noColour(dark) {
   return GREY[dark ? 1 : 0];
 }
 
+/** One of the APART_COLOURS that keep apart best. */
+export function apartColour(index, dark) {
+  return PALETTE[APART[index % APART.length]][dark ? 1 : 0];
+}
+
 /** The few categories of a recording each have a colour of their own. */
 export function categoryColour(name, categories, dark) {
   const at = categories.indexOf(name);
-  return at > 0 ? PALETTE[APART[(at - 1) % APART.length]][dark ? 1 : 0] : noColour(dark);
+  return at > 0 ? apartColour(at - 1, dark) : noColour(dark);
 }
 
 /** `count` colours from low to high, without those hard to see on a light or a dark page. */

@@ -64,7 +64,7 @@ export class PeakPart {
     const line = ({ key, bytes }) => {
       const bar = element("span", { class: "bar" });
       bar.style.width = 100 * bytes / (rows[0].bytes || 1) + "%";
-      bar.style.background = css(COLOURS[group].colourOf(key, recording, dark));
+      bar.style.background = css(COLOURS[group].colourOf(key, recording, dark, track));
       return element("tr", {},
         element("td", { class: "name", title: key }, element("button", { type: "button", class: "link",
           onclick: () => this.choose(group) }, key)),
