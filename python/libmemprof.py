@@ -124,6 +124,7 @@ def environment(given=None):
         other = (given or {}).get(name)
         if own and (other is None or own not in other):
             found[name] = own + ":" + other if other else own
+    found["MEMPROF_WORKER"] = "1"  # the worker tells that it has come
     return found
 
 

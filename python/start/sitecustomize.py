@@ -92,6 +92,28 @@ def _tell_calls():
         pass
 
 
+ENGINES = ("ray._private.worker", "ray.util.client.worker", "distributed.client", "distributed.worker", "celery.signals")
+
+
+def _follow_engine(module):
+    try:
+        import libmemprof_engines
+        libmemprof_engines.start(module)
+    except Exception:  # another version of the engine
+        pass
+
+
+def _tell_worker():
+    """An engine gave this process the variables of libmemprof.environment()."""
+    try:
+        import os
+        if os.environ.pop("MEMPROF_WORKER", None):
+            import libmemprof_engines
+            libmemprof_engines.works()
+    except Exception:
+        pass
+
+
 def _hand_over():
     """Imports the program's own sitecustomize in place of this one. Returns its error, if any."""
     folder = __file__.rpartition("/")[0]
@@ -101,6 +123,9 @@ def _hand_over():
         import sitecustomize
     finally:
         _tell_calls()
+        _tell_worker()
+        for name in ENGINES:
+            _after_import(name, _follow_engine)
         _after_import("torch", _start)
 
 

@@ -113,6 +113,10 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
          MP_OPTS_LONG_RUNS},
     [MP_OPT_WAIT] = {"wait", '\0', NULL,
                      "record until all processes of the session have ended, not only the command; Ctrl-C ends it"},
+    [MP_OPT_PRINT_ENV] = {"print-env", '\0', NULL,
+                          "print the variables with which a worker of an engine that runs already belongs to this "
+                          "recording, or to that of --pid: NAME=VALUE lines, for env, export and an engine's own place",
+                          MP_OPTS_RARE},
     [MP_OPT_ON_FULL] = {"on-full", '\0', "HOW", "wait or drop if the program is faster than the collector (wait)",
                         MP_OPTS_RARE},
     [MP_OPT_FOLLOW] = {"follow", '\0', "WHETHER",

@@ -57,6 +57,7 @@ enum mp_option {
     MP_OPT_AT_SIGNAL,
     MP_OPT_ON_FULL,
     MP_OPT_WAIT,
+    MP_OPT_PRINT_ENV,
     MP_OPT_FOLLOW,
     MP_OPT_STEP_RANGE,
     MP_OPT_STEP_AT,

@@ -94,3 +94,12 @@ int mp_running_snapshot(const struct mp_invocation *invocation)
                (int)answered, shown);
     return MP_EXIT_DONE;
 }
+
+int mp_running_print_env(const struct mp_invocation *invocation)
+{
+    struct mp_error error;
+    pid_t pid = getpid();
+    int status = mp_given(invocation, MP_OPT_PID) ? read_pid(invocation, &pid) : MP_EXIT_DONE;
+    if (status) return status;
+    return mp_control_print_variables(pid, stdout, &error) ? mp_message_error(&error) : MP_EXIT_DONE;
+}

@@ -16,3 +16,7 @@ int mp_running_ask(struct mp_invocation *invocation, bool holders, int *fd);
 
 /* `memprof snapshot --pid`: writes a running program's recording so far to the file of -o. Returns an exit status. */
 int mp_running_snapshot(const struct mp_invocation *invocation);
+
+/* `memprof snapshot --print-env`: prints the variables that make a process part of the session of --pid, or of the one
+ * that this command runs in. Returns an exit status. */
+int mp_running_print_env(const struct mp_invocation *invocation);

@@ -25,6 +25,8 @@
 #define MP_PRELOAD_VARIABLE "MEMPROF_PRELOAD"
 #define MP_PYTHON_VARIABLE  "MEMPROF_PYTHON"
 #define MP_ASAN_OPTION      "verify_asan_link_order=0"
+/* An engine gave the process the session's variables: its work was given by another process of the session. */
+#define MP_WORKER_VARIABLE "MEMPROF_WORKER"
 /* Ray calls the function that this variable names with the environment of each job's workers. */
 #define MP_RAY_VARIABLE "RAY_RUNTIME_ENV_HOOK"
 #define MP_RAY_HOOK     "libmemprof_ray.hook"

@@ -51,36 +51,47 @@ SPAWNED = textwrap.dedent("""
     sys.exit(max(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids))
 """)
 
-# A program starts another with an environment of its own: argv[1] says how.
+# A program starts others with environments of their own: argv[1] says how, separated by commas.
 NEW_ENVIRONMENT = WORK + textwrap.dedent("""
     import ctypes, subprocess, sys
     kept = work(0)
-    how, command = sys.argv[1], sys.argv[2:]
-    new = {"PATH": os.environ["PATH"], "RANK": "5"}
+    command = sys.argv[2:]
     libc = ctypes.CDLL(None)
-    def child(function):
-        pid = os.fork()
-        if not pid:
-            function()
-            os._exit(1)
-        return pid
+    libc.popen.restype = ctypes.c_void_p
     def as_c(texts): return (ctypes.c_char_p * (len(texts) + 1))(*(text.encode() for text in texts), None)
-    def listed(): libc.execle(command[0].encode(), *(c.encode() for c in command), None, as_c(["RANK=5"]))
-    def raw(): libc.syscall(59, command[0].encode(), as_c(command), as_c(["RANK=5"]))
-    def cleared():
+    def child(function, *arguments):
+        pid = os.fork()
+        if not pid: os._exit(function(*arguments) & 255)
+        return pid
+    def cleared(function, *arguments):
         os.environ.clear()
-        os.environ["RANK"] = "5"
-        os.execl(command[0], *command)
-    shell = "unset LD_PRELOAD MEMPROF_SESSION MEMPROF_PRELOAD ASAN_OPTIONS; export RANK=5; exec \\"$@\\""
-    if how == "popen": pid = subprocess.Popen(command, env=new).pid
-    elif how == "spawn": pid = os.posix_spawn(command[0], command, new)
-    elif how == "execve": pid = child(lambda: os.execve(command[0], command, new))
-    elif how == "file": pid = child(lambda: os.execve(os.open(command[0], os.O_RDONLY), command, new))
-    elif how == "shell": pid = subprocess.Popen(["sh", "-c", shell, "sh", *command]).pid
-    elif how == "env": pid = subprocess.Popen(["env", "-i", "RANK=5", *command]).pid
-    else: pid = child({"listed": listed, "raw": raw, "cleared": cleared}[how])
-    print("child", pid, flush=True)
-    sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+        os.environ["RANK"] = rank
+        return function(*arguments)
+    shell = "unset LD_PRELOAD MEMPROF_SESSION MEMPROF_PRELOAD ASAN_OPTIONS; export RANK=%s; exec \\"$@\\""
+    pids = []
+    for number, how in enumerate(sys.argv[1].split(",")):
+        rank = str(5 + number)
+        new = {"PATH": os.environ["PATH"], "RANK": rank}
+        path, all, line = command[0].encode(), as_c(command), " ".join(command)
+        listed = as_c(["RANK=" + rank, "MEMPROF_SESSION=1;/of/another/machine"])
+        pids.append({
+            "popen": lambda: subprocess.Popen(command, env=new).pid,
+            "spawn": lambda: os.posix_spawn(command[0], command, new),
+            "spawnp": lambda: os.posix_spawnp(command[0], command, new),
+            "execve": lambda: child(os.execve, command[0], command, new),
+            "file": lambda: child(os.execve, os.open(command[0], os.O_RDONLY), command, new),
+            "at": lambda: child(libc.execveat, -100, path, all, listed, 0),
+            "named": lambda: child(libc.execvpe, path, all, listed),
+            "listed": lambda: child(libc.execle, path, *(c.encode() for c in command), None, listed),
+            "raw": lambda: child(libc.syscall, 59, path, all, listed),
+            "cleared": lambda: child(cleared, os.execv, command[0], command),
+            "system": lambda: child(cleared, os.system, line),
+            "piped": lambda: child(cleared, lambda: libc.pclose(ctypes.c_void_p(libc.popen(line.encode(), b"w")))),
+            "shell": lambda: subprocess.Popen(["sh", "-c", shell % rank, "sh", *command]).pid,
+            "env": lambda: subprocess.Popen(["env", "-i", "RANK=" + rank, *command]).pid,
+        }[how]())
+        print("child", pids[-1], flush=True)
+    sys.exit(max(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids))
 """)
 
 # An engine that runs before memprof starts the program: it starts each worker with the variables that it is told.
@@ -102,6 +113,35 @@ DRIVER = WORK + textwrap.dedent("""
     with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as connection, connection.makefile("rw") as file:
         print(json.dumps({**told, "command": sys.argv[2:]}), file=file, flush=True)
         sys.exit(int(file.readline()))
+""")
+
+# A stand-in for Dask's client: memprof follows modules and classes of these names alone.
+CLIENT = textwrap.dedent("""
+    import socket
+    class Client:
+        def __init__(self, address):
+            self.scheduler = self
+            self.address = address
+            self.connection = socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2])))
+""")
+
+GIVES_WORK = WORK + textwrap.dedent("""
+    import json, subprocess, sys
+    if sys.argv[1] == "inside":
+        engine = subprocess.Popen([sys.executable, sys.argv[2]], text=True, stdout=subprocess.PIPE)
+        port = engine.stdout.readline().strip()
+    else:
+        port = sys.argv[2]
+    if sys.argv[1] != "unseen": kept = work(0)
+    import libmemprof
+    from distributed.client import Client
+    client = Client("tcp://127.0.0.1:" + port)
+    told = libmemprof.environment() if sys.argv[1] == "worker" else {}
+    with client.connection.makefile("rw") as file:
+        print(json.dumps({"env_vars": told, "command": sys.argv[3:]}), file=file, flush=True)
+        status = int(file.readline())
+    if sys.argv[1] == "inside": engine.kill()
+    sys.exit(status)
 """)
 
 HOLDS = """
@@ -245,18 +285,16 @@ class Launchers(harness.TestCase):
         self.assertEqual(sorted(self.allocs(info) for info in files.values()), [11, 12])
 
     def test_environments_of_their_own(self):
-        """The child is recorded with the variables that it was given, and with memprof's modules."""
+        """Each child is recorded with the variables that it was given, and with memprof's modules."""
         program, worker = self.script("new.py", NEW_ENVIRONMENT), self.script("rank.py", RANK)
-        for how in ("popen", "spawn", "execve", "file", "shell", "env", "listed", "cleared"):
-            with self.subTest(how=how):
-                for path in self.folder.glob("*.mp"):
-                    path.unlink()
-                files, said = self.record("run.%p.mp", program, how, PYTHON, worker)
-                self.assertIn("complete; 0 dropped", said)
-                self.assertEqual(sorted(self.allocs(info) for info in files.values()), [10, 15])
-                child, = (info for info in files.values() if self.allocs(info) == 15)
-                self.check_member(child, rank=5)
-                self.assertEqual(child["coverage"]["notes"], [])
+        ways = "popen,spawn,spawnp,execve,file,at,named,listed,cleared,system,piped,shell,env"
+        files, said = self.record("run.%p.mp", program, ways, PYTHON, worker)
+        self.assertIn("complete; 0 dropped", said)
+        ranks = {info["process"]["rank"]: info for info in files.values()}
+        self.assertEqual({ways.split(",")[rank - 5]: self.allocs(ranks[rank]) - rank for rank in ranks if rank is not None},
+                         dict.fromkeys(ways.split(","), 10))
+        for info in files.values():
+            self.assertEqual(info["coverage"]["notes"], [])
 
     def test_programs_that_cannot_be_reached(self):
         """Each is told by number and name, and the recording is not complete."""
@@ -302,6 +340,56 @@ class Launchers(harness.TestCase):
         self.assertEqual(sorted(self.allocs(info) for info in files.values()), [10, 15])
         for info in files.values():
             self.assertEqual(info["coverage"]["notes"], [])
+
+    def test_work_that_goes_elsewhere(self):
+        """Tasks in processes that memprof did not start are told, and the recording is not complete."""
+        (self.folder / "distributed").mkdir()
+        self.script("distributed/__init__.py", "")
+        self.script("distributed/client.py", CLIENT)
+        engine, worker = self.script("engine.py", ENGINE), self.script("rank.py", "import os\nos.environ['RANK'] = '5'\n" + RANK)
+        running = harness.subprocess.Popen([PYTHON, engine], text=True, stdout=harness.subprocess.PIPE)
+        self.addCleanup(running.communicate)
+        self.addCleanup(running.kill)
+        port = running.stdout.readline().strip()
+        os.environ["PYTHONPATH"] = str(self.folder)
+        self.addCleanup(os.environ.pop, "PYTHONPATH")
+        for how, where, lost in (("lost", port, True), ("unseen", port, True), ("worker", port, False),
+                                 ("inside", engine, False)):
+            with self.subTest(how=how):
+                done = harness.memprof("snapshot", "--strict", "--follow", "all", "-o", self.folder / "run.%p.mp", "--", PYTHON,
+                                       self.script("gives.py", GIVES_WORK), how, where, PYTHON, worker)
+                said = f"work went to dask at 127.0.0.1:{port}: its tasks ran in processes that memprof did not start"
+                self.assertEqual(said in done.stderr, lost, done.stderr)
+                self.assertEqual("complete; 0 dropped" in done.stderr, not lost, done.stderr)
+                self.assertEqual(done.returncode, 4 if lost else 0, done.stderr)
+                files = sorted(self.folder.glob("*.mp"))
+                self.assertEqual(len(files), {"lost": 1, "unseen": 0, "worker": 2, "inside": 2}[how])
+                for path in files:
+                    coverage = harness.answer("info", path, status=(0, 4))["coverage"]
+                    self.assertEqual(coverage["complete"], not lost)
+                    self.assertEqual(said in str(coverage), lost)
+                    path.unlink()
+
+    def test_variables_for_a_worker(self):
+        """--print-env, inside a recording and with --pid of a recorded program or of memprof."""
+        worker = self.script("rank.py", "import os\nos.environ['RANK'] = '5'\n" + RANK)
+        started = harness.subprocess.Popen([harness.MEMPROF, "snapshot", "--wait", "-o", self.folder / "run.%p.mp", "--", PYTHON,
+                                            "-c", WORK + "kept = work(0)\nprint(os.getpid(), flush=True)\ninput()"],
+                                           text=True, stdin=harness.subprocess.PIPE, stdout=harness.subprocess.PIPE,
+                                           stderr=harness.subprocess.PIPE)
+        self.addCleanup(started.kill)
+        pids = (started.stdout.readline().strip(), started.pid)
+        told = [harness.memprof("snapshot", "--print-env", "--pid", pid) for pid in pids]
+        self.assertEqual(told[0].stdout, told[1].stdout)
+        variables = dict(line.split("=", 1) for line in told[0].stdout.splitlines())
+        self.assertEqual(harness.subprocess.run([PYTHON, worker], env={"PATH": os.environ["PATH"], **variables}).returncode, 0)
+        said = started.communicate("\n")[1]
+        self.assertIn("2 processes, ", said)
+        self.assertEqual(sorted(self.allocs(harness.answer("info", path)) for path in self.folder.glob("*.mp")), [10, 15])
+        inside = harness.memprof("snapshot", "-o", self.folder / "in.mp", "--", harness.MEMPROF, "snapshot", "--print-env")
+        self.assertEqual({line.partition("=")[0] for line in inside.stdout.splitlines()}, set(variables))
+        outside = harness.memprof("snapshot", "--print-env")
+        self.assertEqual((outside.returncode, outside.stdout), (1, ""))
 
     def test_a_launcher_leaves_no_verdict_open(self):
         """It keeps nothing and marks no steps; a rank with few steps still counts."""

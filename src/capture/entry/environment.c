@@ -92,6 +92,13 @@ static bool library_is_here(void)
 
 /* ---- another program ------------------------------------------------------------------------------------------ */
 
+/* An engine may hand on the session of another machine, whose socket is not here. */
+static bool is_elsewhere(const char *entry)
+{
+    const char *value = value_if(entry, MP_SESSION_VARIABLE);
+    return value && value[0] == MP_SESSION_VERSION && mp_syscall(SYS_faccessat, AT_FDCWD, value + 2, F_OK);
+}
+
 /* The variables that an environment lacks. */
 struct lack {
     bool kept[KEPT_MOST], list[LISTS];
@@ -108,7 +115,7 @@ static bool look_for_lack(char *const *environment, struct lack *lack)
         size_t length = strcspn(kept[i], "=");
         lack->kept[i] = true;
         for (size_t j = 0; j < lack->entries && lack->kept[i]; j++)
-            lack->kept[i] = strncmp(environment[j], kept[i], length + 1) != 0;
+            lack->kept[i] = strncmp(environment[j], kept[i], length + 1) != 0 || is_elsewhere(environment[j]);
         any |= lack->kept[i];
     }
     for (size_t i = 0; i < LISTS; i++) {
@@ -168,13 +175,20 @@ char **mp_environment_fill(char *const *environment, void *room)
     for (size_t i = 0; i < kept_count; i++)
         if (lack.kept[i]) result[used++] = kept[i];
     for (; environment && *environment; environment++) {
-        bool replaced = false;
+        bool replaced = is_elsewhere(*environment);
         for (size_t i = 0; i < LISTS && !replaced; i++)
             replaced = lack.list[i] && value_if(*environment, lists[i].name);
         if (!replaced) result[used++] = *environment;
     }
     result[used] = NULL;
     return result;
+}
+
+void mp_environment_complete(void)
+{
+    size_t room = mp_environment_room(environ);
+    void *pages = room ? mp_mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) : MAP_FAILED;
+    if (pages != MAP_FAILED) environ = mp_environment_fill(environ, pages);
 }
 
 /* ---- this program --------------------------------------------------------------------------------------------- */

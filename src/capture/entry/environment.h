@@ -19,3 +19,6 @@ size_t mp_environment_room(char *const *environment);
 /* Makes that environment in `room`, aligned for a pointer. Its entries are those of `environment` where nothing
  * changed, so that they must live as long. */
 char **mp_environment_fill(char *const *environment, void *room);
+/* Puts what is missing into this program's own environment, for functions of the C library that start a shell with
+ * it. */
+void mp_environment_complete(void);

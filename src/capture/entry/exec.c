@@ -6,6 +6,8 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -34,6 +36,8 @@ static struct {
     int (*fexecve)(int, char *const *, char *const *);
     int (*execveat)(int, const char *, char *const *, char *const *, int);
     spawn_call *posix_spawn, *posix_spawnp;
+    int (*system)(const char *);
+    FILE *(*popen)(const char *, const char *);
 } real;
 
 /* Before the constructor, another library's constructor may start a program. */
@@ -47,7 +51,8 @@ static void *find(void *to, const char *name)
 
 void mp_exec_start(void)
 {
-    (void)(FIND(execve) && FIND(execvpe) && FIND(fexecve) && FIND(posix_spawn) && FIND(posix_spawnp));
+    (void)(FIND(execve) && FIND(execvpe) && FIND(fexecve) && FIND(posix_spawn) && FIND(posix_spawnp) &&
+           FIND(system) && FIND(popen));
     (void)FIND(execveat); /* not before glibc 2.34 */
 }
 
@@ -101,6 +106,19 @@ WRAPPED int posix_spawnp(pid_t *pid, const char *file, const posix_spawn_file_ac
 {
     return FIND(posix_spawnp) ? real.posix_spawnp(pid, file, actions, attributes, arguments, PASSED(environment))
                               : ENOSYS;
+}
+
+/* The C library starts the shell itself, with the program's environment. */
+WRAPPED int system(const char *command)
+{
+    mp_environment_complete();
+    return FIND(system) ? real.system(command) : is_missing();
+}
+
+WRAPPED FILE *popen(const char *command, const char *mode)
+{
+    mp_environment_complete();
+    return FIND(popen) ? real.popen(command, mode) : (is_missing(), NULL);
 }
 
 /* ---- arguments one by one ------------------------------------------------------------------------------------- */

@@ -399,6 +399,7 @@ int mp_snapshot_record(const struct mp_invocation *invocation, const struct mp_s
 
 static int run_snapshot(const struct mp_invocation *invocation)
 {
+    if (mp_given(invocation, MP_OPT_PRINT_ENV)) return mp_running_print_env(invocation);
     bool of_running = mp_given(invocation, MP_OPT_PID);
     if (of_running == (invocation->operand_count > 0))
         return mp_refuse(
@@ -433,7 +434,7 @@ const struct mp_command mp_command_snapshot = {
                 MP_OPT_STEP_RANGE, MP_OPT_STEP_AT,   MP_OPT_NO_SHIM,   MP_OPT_NO_TORCH_HISTORY, MP_OPT_NO_SYMBOLS,
                 MP_OPT_NO_COMMAND, MP_OPT_QUIET,     MP_OPT_VERBOSE,   MP_OPT_STRICT,           MP_OPT_METRICS,
                 MP_OPT_HOLDERS,    MP_OPT_OPERATORS, MP_OPT_BUDGET,    MP_OPT_TORCH_HISTORY,    MP_OPT_WAIT,
-                MP_OPT_HOST,       MP_OPT_UNWIND},
+                MP_OPT_HOST,       MP_OPT_UNWIND,    MP_OPT_PRINT_ENV},
     .operands_max = SIZE_MAX,
     .stops_at_operand = true,
     .run = run_snapshot,

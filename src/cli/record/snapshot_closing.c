@@ -470,7 +470,7 @@ static void print_end(const struct tree *tree)
                    tree->sampled                 ? "a sample of the blocks, whose bytes are estimates"
                    : tree->scheduled             ? "whole, of what was scheduled"
                    : tree->result->survivors     ? "whole until then"
-                   : tree->result->refused.count ? "whole, of what was recorded"
+                   : mp_refused_any(&tree->result->refused) ? "whole, of what was recorded"
                    : tree->bounded               ? "all events in the requested part"
                                                  : "complete",
                    rest, next);
@@ -532,7 +532,7 @@ bool mp_snapshot_report(const struct mp_collector_result *result, const struct m
         print_tree(result, options, verbose);
     else if (!quiet)
         print_one_process(result, verbose);
-    if (result->refused.count) {
+    if (mp_refused_any(&result->refused)) {
         whole = false;
         char text[MP_REFUSED_TEXT];
         mp_refused_say(&result->refused, text, sizeof text);

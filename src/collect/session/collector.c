@@ -71,7 +71,7 @@ static void note_refused(struct mp_collector *collector, struct mp_recording *re
         mp_refused_merge(&refused, &collector->unplaced);
         collector->unplaced = (struct mp_refused){0};
     }
-    if (!refused.count) return;
+    if (!mp_refused_any(&refused)) return;
     mp_refused_say(&refused, text, sizeof text);
     mp_recording_lacks_processes(recording, text);
     mp_refused_merge(&collector->result->refused, &refused);

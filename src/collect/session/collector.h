@@ -29,8 +29,10 @@ struct mp_collector_options {
 };
 
 /* Processes that could not be recorded: the first few, with the reason for the very first. */
-#define MP_REFUSED_NAMED 4
+#define MP_REFUSED_NAMED  4
+#define MP_REFUSED_ENGINE 64
 struct mp_refused {
+    char engine[MP_REFUSED_ENGINE]; /* "dask at 127.0.0.1:8786" got work, and none of its workers came; "": none */
     size_t count;
     struct mp_refused_process {
         uint32_t pid; /* in the process's own pid namespace; 0: not known */
@@ -50,8 +52,13 @@ struct mp_collector_result {
     struct mp_refused refused;
 };
 
-/* "3 processes could not be recorded (pid 12 python, pid 13 python, pid 14 sh): memprof did not answer in time". */
-#define MP_REFUSED_TEXT (sizeof((struct mp_error *)NULL)->text + 256)
+/* "3 processes could not be recorded (pid 12 python, pid 13 python, pid 14 sh): memprof did not answer in time". A
+ * sentence about the engine follows, or stands alone. */
+#define MP_REFUSED_TEXT (sizeof((struct mp_error *)NULL)->text + 512)
+static inline bool mp_refused_any(const struct mp_refused *refused)
+{
+    return refused->count || *refused->engine;
+}
 void mp_refused_say(const struct mp_refused *refused, char *text, size_t room);
 
 /* MP_OK means that the command was started; otherwise it was not. The summaries have later errors. */

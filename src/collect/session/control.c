@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -263,6 +264,33 @@ enum mp_status mp_control_find(pid_t pid, char *path, size_t room, struct mp_err
     if (status) return status;
     close(connection);
     return find_path(pid, path, room, &child, error);
+}
+
+enum mp_status mp_control_print_variables(pid_t pid, FILE *to, struct mp_error *error)
+{
+    static const struct {
+        const char *name, *printed;
+    } rows[] = {{"MEMPROF_", NULL},
+                {MP_CUDA_VARIABLE "=", NULL},
+                {MP_NVTX_VARIABLE "=", NULL},
+                {MP_PRELOAD_VARIABLE "=", "LD_PRELOAD="},
+                {MP_PYTHON_VARIABLE "=", "PYTHONPATH="}};
+    char path[PATH_MAX];
+    enum mp_status status = mp_control_find(pid, path, sizeof path, error);
+    if (status) return status;
+    if (!mp_control_socket_of(pid, path, sizeof path)) pid = first_child(pid);
+    size_t size = 0;
+    snprintf(path, sizeof path, "/proc/%d/environ", (int)pid);
+    char *all = read_small(path, &size);
+    for (const char *at = all; at && at < all + size; at += strlen(at) + 1)
+        for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+            size_t length = strlen(rows[i].name);
+            if (strncmp(at, rows[i].name, length) != 0) continue;
+            fprintf(to, "%s%s\n", rows[i].printed ? rows[i].printed : "", rows[i].printed ? at + length : at);
+        }
+    free(all);
+    fprintf(to, MP_WORKER_VARIABLE "=1\n");
+    return MP_OK;
 }
 
 enum mp_status mp_control_begin(const char *path, enum mp_control_command command, pid_t pid, int file, int *connection,

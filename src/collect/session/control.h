@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/socket.h>
 #include <sys/types.h>
 
@@ -59,6 +60,8 @@ void mp_control_answer(int connection, enum mp_status status, uint32_t pid, cons
 bool mp_control_socket_of(pid_t pid, char *path, size_t room);
 /* The path of the socket of the collector that records process `pid`, or that is process `pid`. */
 enum mp_status mp_control_find(pid_t pid, char *path, size_t room, struct mp_error *error);
+/* Writes the variables, a NAME=VALUE line each, that make a process part of the session of mp_control_find(). */
+enum mp_status mp_control_print_variables(pid_t pid, FILE *to, struct mp_error *error);
 /* Asks the collector at the socket's path without waiting: `file` gets the answer, and *connection (to be closed)
  * becomes readable when the answer is complete. MP_NOT_FOUND: nobody listens there. */
 enum mp_status mp_control_begin(const char *path, enum mp_control_command command, pid_t pid, int file, int *connection,

@@ -16,7 +16,7 @@ static void clean(char *name)
 {
     name[strcspn(name, "\n")] = '\0';
     for (char *at = name; *at; at++)
-        if (!isalnum((unsigned char)*at) && !strchr("._-+:/ ", *at)) *at = '?';
+        if (!isalnum((unsigned char)*at) && !strchr("._-+:/@ ", *at)) *at = '?';
 }
 
 void mp_process_name(uint32_t pid, char name[MP_PROCESS_NAME])
@@ -45,6 +45,7 @@ void mp_refused_add(struct mp_refused *refused, uint32_t pid, const char *name, 
 void mp_refused_merge(struct mp_refused *into, const struct mp_refused *from)
 {
     if (!into->count) into->why = from->why;
+    if (!*into->engine) memcpy(into->engine, from->engine, sizeof into->engine);
     for (size_t i = 0; i < MP_REFUSED_NAMED && i < from->count && into->count + i < MP_REFUSED_NAMED; i++)
         into->first[into->count + i] = from->first[i];
     into->count += from->count;
@@ -73,10 +74,12 @@ static bool is_gone(uint32_t pid)
     return kill((pid_t)pid, 0) && errno == ESRCH;
 }
 
+/* A worker's folder stays until the end, for each process that gave it work. */
 static void take_folders(const struct mp_collector *collector, uint32_t above, bool ending, struct mp_refused *refused)
 {
     DIR *folder = *collector->socket_folder ? opendir(collector->socket_folder) : NULL;
     const char *name = strrchr(collector->socket_path, '/');
+    bool worker_came = false;
     for (struct dirent *entry; folder && name && (entry = readdir(folder));) {
         int reason, length = 0;
         uint32_t pid, over;
@@ -89,12 +92,17 @@ static void take_folders(const struct mp_collector *collector, uint32_t above, b
         const char *process = number + strlen(MP_REFUSED_SUFFIX) + length;
         snprintf(expected, sizeof expected, "%s" MP_REFUSED_SUFFIX MP_REFUSED_FORM "%s", name + 1, reason, pid, over,
                  process);
-        if ((above && over != above) || (!ending && !is_gone(pid))) continue;
+        worker_came |= reason == MP_REACHED_WORKER;
+        if ((above && (over != above || reason == MP_REACHED_WORKER)) || (!ending && !is_gone(pid))) continue;
         if (!length || strcmp(entry->d_name, expected) || unlinkat(dirfd(folder), expected, AT_REMOVEDIR)) continue;
+        if (reason == MP_UNREACHED_ENGINE) snprintf(refused->engine, sizeof refused->engine, "%s", process);
+        if (reason == MP_UNREACHED_ENGINE || reason == MP_REACHED_WORKER) continue;
         explain(reason, &why);
         mp_refused_add(refused, pid, process, &why);
     }
     if (folder) closedir(folder);
+    if (worker_came) *refused->engine = '\0';
+    clean(refused->engine);
 }
 
 /* Every program can write to the page. */
@@ -139,6 +147,13 @@ void mp_refused_say(const struct mp_refused *refused, char *text, size_t room)
         snprintf(names + length, sizeof names - length, " and %zu more)", refused->count - named);
     else if (named)
         snprintf(names + length, sizeof names - length, ")");
-    snprintf(text, room, "%zu process%s could not be recorded%s: %s", refused->count, refused->count == 1 ? "" : "es",
-             names, refused->why.text);
+    if (refused->count)
+        snprintf(text, room, "%zu process%s could not be recorded%s: %s", refused->count,
+                 refused->count == 1 ? "" : "es", names, refused->why.text);
+    if (!*refused->engine) return;
+    length = refused->count ? strlen(text) : 0;
+    snprintf(text + length, room - length,
+             "%swork went to %s: its tasks ran in processes that memprof did not start. Start its workers under memprof "
+             "snapshot, or with the variables of memprof snapshot --print-env (launchers.md)",
+             length ? "; " : "", refused->engine);
 }

@@ -21,8 +21,16 @@ struct mp_unreached_look {
     MP_VEC(uint32_t) others;                  /* all other processes then, ascending; they stay others */
 };
 
-/* Why a process runs without the recorder, in place of an errno in struct mp_unreached. */
-enum mp_unreached_reason { MP_UNREACHED_STATIC = -1, MP_UNREACHED_RIGHTS = -2, MP_UNREACHED_VARIABLES = -3 };
+/* Why a process runs without the recorder, in place of an errno in struct mp_unreached. The last two come from
+ * python/libmemprof_engines.py. The process gave work to the engine in the name, which memprof did not start; or it is
+ * a worker of an engine. */
+enum mp_unreached_reason {
+    MP_UNREACHED_STATIC = -1,
+    MP_UNREACHED_RIGHTS = -2,
+    MP_UNREACHED_VARIABLES = -3,
+    MP_UNREACHED_ENGINE = -4,
+    MP_REACHED_WORKER = -5
+};
 
 /* Looks if it is time, and adds a row to `page` for each process found. `recorded`: true if the process has a
  * recording. */
