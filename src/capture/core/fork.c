@@ -64,8 +64,7 @@ static void after_fork_in_parent(void)
 static void after_fork_in_child(void)
 {
     const struct mp_thread *own = mp_thread_present();
-    bool whole = !mp_session.page ||
-                 (mp_is_here(mp_session.page) && mp_is_here(own) && mp_tables_are_here() && mp_fronts_are_here());
+    bool whole = !mp_session.page || (mp_is_here(mp_session.page) && mp_is_here(own) && mp_fronts_are_here());
     bool inside = whole && own && own->inside;
     if (!whole) mp_thread_forget();
     if (whole)

@@ -1,12 +1,11 @@
 #include "capture/core/front.h"
 
 #include "capture/core/read_memory.h"
-#include "capture/core/thread.h"
 
 #define LINE 64
 #define PAGE 4096
 
-static size_t thread_bytes = sizeof(struct mp_thread);
+static size_t thread_bytes = MP_THREAD_OWN;
 
 void mp_fronts_enter(void)
 {

@@ -16,7 +16,7 @@ struct mp_captured {
 };
 
 /* The functions and sizes that a part registers. Each may be NULL or 0. */
-#define MP_FRONT_MEMORY 2
+#define MP_FRONT_MEMORY 3
 struct mp_front {
     void (*enter)(void);                  /* called by the constructor in every program, recorded or not */
     bool (*start)(void);                  /* called by the constructor if a session is named; false: record nothing */
@@ -44,6 +44,8 @@ void mp_fronts_forked(bool inside);
 bool mp_fronts_are_here(void);
 bool mp_fronts_reset(void);
 void mp_fronts_end(void);
+
+#define MP_THREAD_OWN 512 /* bytes of a thread's memory before the parts' shares: room for struct mp_thread */
 
 /* The bytes of memory that a thread needs, and where a part's share of it begins. */
 size_t mp_thread_bytes(void);

@@ -18,7 +18,6 @@
 #include "capture/core/descriptor.h"
 #include "capture/core/front.h"
 #include "capture/core/signals.h"
-#include "capture/core/tables.h"
 #include "capture/core/views.h"
 
 struct mp_session mp_session;
@@ -336,12 +335,11 @@ static void attach_now(struct mp_session_page *page)
 {
     if (!atomic_load(&mp_session.pending) || must_wait(page)) return;
     bool asked = false;
-    int reason = mp_tables_reset() && mp_fronts_reset() ? attach(&asked) : ENOMEM;
+    int reason = mp_fronts_reset() ? attach(&asked) : ENOMEM;
     if (!reason) {
         begin_recording(page);
         return;
     }
-    mp_tables_end();
     mp_fronts_end();
     give_up_or_wait(page, reason, asked || !is_passing(reason));
 }

@@ -67,7 +67,8 @@ static inline bool mp_session_tries_again(void)
     return page && atomic_load(&mp_session.pending) && atomic_load(&page->attach_after);
 }
 
-/* True if a program that this process starts is to be recorded, too: --follow wants it, as far as this process knows. */
+/* True if a program that this process starts is to be recorded, too: --follow wants it, as far as this process knows.
+ */
 static inline bool mp_session_passes_on(void)
 {
     if (!mp_session.page) return false;

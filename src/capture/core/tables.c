@@ -35,7 +35,7 @@ static struct lookup {
     struct {
         void *at;
         size_t bytes;
-    } made[MADE_MOST]; /* all tables, for mp_tables_end(): a forked child may lack their memory */
+    } made[MADE_MOST]; /* all tables, for end(): a forked child may lack their memory */
     uint32_t made_count;
 } lookups[MP_TABLES] = {
     [MP_TABLE_NODES] = {.most = UINT64_C(1) << 24},
@@ -80,15 +80,7 @@ static void give_back_some(struct lookup *lookup)
         lookup->empty = NULL;
 }
 
-bool mp_tables_are_here(void)
-{
-    bool here = true;
-    for (int i = 0; i < MP_TABLES; i++)
-        here = here && mp_is_here(lookups[i].now);
-    return here;
-}
-
-void mp_tables_end(void)
+static void end(void)
 {
     for (int i = 0; i < MP_TABLES; i++) {
         struct lookup *lookup = &lookups[i];
@@ -98,9 +90,9 @@ void mp_tables_end(void)
     }
 }
 
-bool mp_tables_reset(void)
+static bool reset(void)
 {
-    mp_tables_end();
+    end();
     for (int i = 0; i < MP_TABLES; i++) {
         struct lookup *lookup = &lookups[i];
         if (!lookup->most) continue;
@@ -109,6 +101,13 @@ bool mp_tables_reset(void)
     }
     return true;
 }
+
+const struct mp_front mp_tables_front = {
+    .reset = reset,
+    .end = end,
+    .memory = {(void *const *)&lookups[MP_TABLE_NODES].now, (void *const *)&lookups[MP_TABLE_FRAMES].now,
+               (void *const *)&lookups[MP_TABLE_STRINGS].now},
+};
 
 bool mp_tables_lock(void)
 {

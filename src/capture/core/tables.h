@@ -12,15 +12,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "capture/core/front.h"
 #include "wire/spool.h"
 
-/* Forgets all entries, since a new session begins with empty tables. The caller holds the attach lock. False: there is
- * no memory. */
-bool mp_tables_reset(void);
-/* Gives the tables' memory back to the kernel. */
-void mp_tables_end(void);
-/* True if this process has the tables' memory (mp_is_here()). */
-bool mp_tables_are_here(void);
+/* Each session begins with empty tables. A forked child may lack their memory. */
+extern const struct mp_front mp_tables_front;
 
 uint32_t mp_table_string(const char *text, size_t length);
 uint16_t mp_table_track(const struct mp_wire_track *track);

@@ -32,6 +32,7 @@ struct mp_thread {
     struct mp_sampler sampler;
     /* The parts' memory lies behind it (capture/core/front.h). */
 };
+_Static_assert(sizeof(struct mp_thread) <= MP_THREAD_OWN, "the parts' memory would begin inside");
 
 /* This thread's state with a ring of the current session. NULL: no memory, or a hook of the thread runs. Call inside a
  * hook, with the session recording. */

@@ -1,4 +1,4 @@
-#include "capture/cuda/booking.h"
+#include "capture/cuda/book.h"
 
 #include <string.h>
 

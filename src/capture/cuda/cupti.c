@@ -14,7 +14,6 @@
 #include "capture/core/session.h"
 #include "capture/cuda/cupti_library.h"
 #include "capture/cuda/cupti_records.h"
-#include "capture/cuda/front.h"
 #include "capture/stack/stack.h"
 
 #define FLUSH_EVERY_NS  MP_NS_PER_SECOND
@@ -53,11 +52,40 @@ bool mp_cupti_reports(enum mp_cuda_call_id id)
 
 static struct stat own_file; /* this library's file; st_ino 0: unknown */
 
-void mp_cupti_start(void)
+_Atomic int mp_cuda_front;
+static bool has_hooks; /* libmemprof-hooks.so is preloaded; written by the constructor */
+
+static bool start(void)
 {
+    has_hooks = dlsym(RTLD_DEFAULT, "memprof_hooks_are_here");
     static const char here;
     Dl_info own;
     if (!dladdr(&here, &own) || stat(own.dli_fname, &own_file)) own_file.st_ino = 0;
+    return true;
+}
+
+static size_t thread_place;
+const struct mp_front mp_cupti_front = {
+    .start = start, .thread_bytes = sizeof(struct mp_cupti_thread), .thread_place = &thread_place};
+
+struct mp_cupti_thread *mp_cupti_thread(struct mp_thread *thread)
+{
+    return thread ? mp_thread_part(thread, thread_place) : NULL;
+}
+
+bool mp_cuda_has_hooks(void)
+{
+    return mp_session.config.hooks && has_hooks;
+}
+
+void mp_cuda_without_cupti(const char *reason)
+{
+    char text[MP_SPOOL_NOTE_TEXT];
+    bool hooks = mp_cuda_has_hooks();
+    atomic_store(&mp_cuda_front, hooks ? MP_FRONT_HOOKS : MP_FRONT_NOBODY);
+    snprintf(text, sizeof text, "%s: the CUDA driver's calls were %s", reason,
+             hooks ? "recorded by hooks" : "not recorded");
+    mp_session_note(text);
 }
 
 bool mp_cupti_is_own_path(const char *path)

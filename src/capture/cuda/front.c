@@ -1,16 +1,11 @@
 #include "capture/cuda/front.h"
 
-#include <dlfcn.h>
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "capture/core/session.h"
 #include "capture/cuda/cupti.h"
 #include "capture/stack/stack.h"
-
-_Atomic int mp_cuda_front;
-static bool has_hooks; /* libmemprof-hooks.so is preloaded; written by the constructor */
 
 /* CUDA does not survive a fork, so the child has none of the parent's memory, and cannot use CUPTI's state. If a signal
  * handler inside a hook forked, the hook continues in the child and still uses its tables. No other hook of CUDA begins
@@ -24,36 +19,7 @@ static void forked(bool inside)
     if (mp_cupti_forget()) atomic_store(&mp_cuda_front, MP_FRONT_NOBODY);
 }
 
-static bool start(void)
-{
-    has_hooks = dlsym(RTLD_DEFAULT, "memprof_hooks_are_here");
-    mp_cupti_start();
-    return true;
-}
-
-static size_t thread_place;
-const struct mp_front mp_cuda_front_end = {
-    .start = start, .forked = forked, .thread_bytes = sizeof(struct mp_cupti_thread), .thread_place = &thread_place};
-
-struct mp_cupti_thread *mp_cupti_thread(struct mp_thread *thread)
-{
-    return thread ? mp_thread_part(thread, thread_place) : NULL;
-}
-
-bool mp_cuda_has_hooks(void)
-{
-    return mp_session.config.hooks && has_hooks;
-}
-
-void mp_cuda_without_cupti(const char *reason)
-{
-    char text[MP_SPOOL_NOTE_TEXT];
-    bool hooks = mp_cuda_has_hooks();
-    atomic_store(&mp_cuda_front, hooks ? MP_FRONT_HOOKS : MP_FRONT_NOBODY);
-    snprintf(text, sizeof text, "%s: the CUDA driver's calls were %s", reason,
-             hooks ? "recorded by hooks" : "not recorded");
-    mp_session_note(text);
-}
+const struct mp_front mp_cuda_front_end = {.forked = forked};
 
 /* Called when a call has succeeded: so cuInit() has run, but has not loaded the recorder for CUPTI. */
 static void decide_without_injection(void)

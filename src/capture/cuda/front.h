@@ -1,22 +1,10 @@
 /*
- * Decides who records the driver's calls: CUPTI if it is free and wanted, else the hooks of libmemprof-hooks.so, else
- * nobody. Programs always call the wrappers. While CUPTI records, the wrappers only watch, so that no call is lost if
- * CUPTI is released in the middle.
+ * The wrappers of libmemprof-hooks.so, which programs always call. They record the driver's calls if CUPTI does not
+ * (mp_cuda_front). While CUPTI records, they only watch, so that no call is lost if CUPTI is released in the middle.
  */
 #pragma once
 
-#include <stdatomic.h>
-
 #include "capture/cuda/booking.h"
-
-enum mp_cuda_front { MP_FRONT_UNDECIDED, MP_FRONT_CUPTI, MP_FRONT_HOOKS, MP_FRONT_NOBODY };
-extern _Atomic int mp_cuda_front; /* enum mp_cuda_front */
-
-/* True if the hooks' library is in this process and is wanted. */
-bool mp_cuda_has_hooks(void);
-/* CUPTI is missing or was released: from now on the hooks record, if they are loaded and wanted. Adds a note with the
- * reason and the outcome. */
-void mp_cuda_without_cupti(const char *reason);
 
 /* One call through a wrapper. */
 struct mp_hook_call {
