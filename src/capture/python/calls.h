@@ -53,5 +53,3 @@ enum mp_python_calls_answer mp_python_calls_look(const struct mp_python_layout *
 /* True if the code can get from `position` back to `before` within one call, because both lie in one loop. True if the
  * code's loops are not known. */
 bool mp_python_loops(const struct mp_python_layout *layout, const char *code, uint32_t before, uint32_t position);
-
-bool mp_python_loops_known(const struct mp_python_layout *layout);

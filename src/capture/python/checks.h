@@ -3,8 +3,8 @@
 #pragma once
 
 #include "capture/python/layout.h"
-#include "capture/python/python_stack.h"
 #include "capture/python/runtime.h"
+#include "capture/python/walk.h"
 
 enum mp_python_verdict {
     MP_PYTHON_RIGHT,

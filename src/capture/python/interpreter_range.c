@@ -1,4 +1,4 @@
-#include "capture/python/merge.h"
+#include "capture/python/interpreter_range.h"
 
 #include "capture/core/lock.h"
 

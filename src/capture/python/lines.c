@@ -1,4 +1,4 @@
-#include "capture/python/walk.h"
+#include "capture/python/lines.h"
 
 /* co_lnotab (3.9): pairs of (bytes, signed lines). Before its first instruction, a function counts as being on its
  * first line. */

@@ -23,32 +23,7 @@
 
 #include "capture/core/front.h"
 #include "capture/python/calls.h"
-
-#define MP_PYTHON_FRAMES_MAX          4096 /* enough room for Python's default limits */
-#define MP_PYTHON_INSTRUCTION_UNKNOWN UINT32_MAX
-
-struct mp_python_frame {
-    const void *code;     /* the code object: alive while the frame is on the stack */
-    uint64_t identity;    /* differs for any other code object, even for a later one at the same address */
-    uint32_t instruction; /* byte offset of the current instruction, as f_lasti; _UNKNOWN also before the first */
-    uint32_t group;       /* number of the C call of the interpreter loop that runs the frame: 0 is the innermost */
-};
-
-struct mp_python_stack {
-    /* The caller's room for frames, innermost first, and for one marker of each group. A marker is an address inside
-     * the C frame of that call of the loop; 0 in versions without markers (3.9, 3.10). */
-    struct mp_python_frame *frames;
-    uintptr_t *markers;
-    uint32_t room;   /* entries of both arrays */
-    const void *end; /* the frame before which to stop (mp_python_newest()); NULL: walk all */
-    /* Filled by a walk. A group may have no frames. */
-    uint32_t frame_count, group_count;
-    bool cut;      /* frames further out had no room */
-    uint64_t hash; /* of identities, instructions and group borders; 0 without frames and groups */
-    /* The network's module that runs: the first local of the innermost frame whose code mp_python_module_code() named.
-     * Only compare this address: its object may be destroyed at any time. NULL: there is no such frame. */
-    const void *module;
-};
+#include "capture/python/walk.h"
 
 extern const struct mp_front mp_python_front;
 
@@ -65,13 +40,6 @@ bool mp_python_walk(struct mp_python_stack *stack, bool may_call_python);
 /* Finds the calling thread's innermost frame, for `end` of later walks; *frame NULL: it has none. False: unknown. */
 bool mp_python_newest(const void **frame);
 
-struct mp_python_description {
-    char function[512]; /* co_qualname, before 3.11 co_name; UTF-8, lone surrogates encoded like any character */
-    char file[1024];
-    uint16_t function_length, file_length; /* in bytes, less the NUL at the end */
-    uint32_t line;                         /* 0: unknown */
-};
-
 /* Fills in names and line of a frame. Call it only right after the walk that gave the frame, on the same thread, while
  * its code is alive. Long texts are cut at the end of a character. False: a text is not readable, and is left empty. */
 bool mp_python_describe(const struct mp_python_frame *frame, struct mp_python_description *out);
@@ -79,7 +47,6 @@ bool mp_python_describe(const struct mp_python_frame *frame, struct mp_python_de
 /* Names a code object that runs when a network's module is called; at most MP_PYTHON_MODULE_CODES. The caller holds the
  * GIL and keeps the object alive. False: there is no room, `code` is no code object, or its first local is no plain
  * variable. (A variable that an inner function uses lies in a cell, which is not followed.) */
-#define MP_PYTHON_MODULE_CODES 4
 bool mp_python_module_code(const void *code);
 
 /* Makes the interpreter's main thread run call(context), with the GIL, between two of its instructions. False: the call

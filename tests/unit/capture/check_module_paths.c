@@ -84,7 +84,7 @@ START_TEST(names_outlive_sessions)
     ck_assert_str_eq(path_of(3), "Net.3");
     for (int again = 0; again < 3; again++) {
         spool->tables[MP_TABLE_STRINGS].count = sizeof(uint32_t);
-        mp_tables_reset();
+        mp_tables_front.reset();
         atomic_fetch_add(&mp_session.page->generation, 1);
         ck_assert_uint_ne(mp_table_string("something else", again + 1u), 0);
         ck_assert_str_eq(path_of(3), "Net.3");

@@ -51,7 +51,7 @@ static inline struct mp_spool_header *start(bool wait)
     mp_record_config_defaults(&mp_session.config);
     mp_session.config.native_stacks = mp_session.config.python_stacks = false;
     mp_session.config.wait_when_full = wait;
-    ck_assert(mp_tables_reset() && mp_fronts_start() && mp_fronts_reset() && mp_thread_start() && mp_fork_start());
+    ck_assert(mp_fronts_start() && mp_fronts_reset() && mp_thread_start() && mp_fork_start());
     atomic_store(&mp_session.page->generation, 1);
     atomic_store(&mp_session.page->recording, 1);
     return spool;
