@@ -77,6 +77,15 @@ class Page(BrowserTest):
         self.assertEqual(sorted(rows), sorted([site["bytes"], site["processes"], site["least_bytes"], site["most_bytes"]]
                                               for site in all_sites))
 
+    def test_a_process_without_memory_has_no_curve(self):
+        """As a launcher, which only starts the others."""
+        self.open()
+        order, said = self.of_page("job.processes.peak[4] = 0; page.orderKey = ''; page.paint();"
+                                   "return [page.multiples.order, document.getElementById('caption').textContent]")
+        self.assertEqual(order, [0, 1, 2, 3, 5, 6, 7, 8, 9, 10, 11, 12])
+        self.assertIn("1 process without memory left out", said)
+        self.assertEqual(self.of_page("return page.bars.order.length"), 12)
+
     def test_curves_by_the_clock(self):
         self.open(fragment="#along=clock")
         self.assertEqual(self.of_page("return page.curves.of.map((curve) => Math.max(...curve.most))"),

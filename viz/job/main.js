@@ -208,11 +208,14 @@ class Page {
     const key = `${state.order} ${state.group}`;
     if (key !== this.orderKey) {
       this.shown = this.job.ordered(state.order, state.group < 0 ? null : state.group);
+      // A launcher without memory has no curve.
+      const drawn = this.shown.filter((i) => this.job.processes.peak[i]);
+      this.drawn = drawn.length ? drawn : this.shown;
       this.orderKey = key;
     }
     for (const id of ["group", "order", "along"]) byId(id).value = String(state[id]);
     for (const tab of byId("tabs").children) tab.setAttribute("aria-selected", String(tab.dataset.view === state.view));
-    this.bars.draw(this.shown);
+    this.bars.draw(this.drawn);
     this.view();
     if (this.panelKey !== `${state.process} ${state.other} ${state.along}`) {
       this.panel.draw(this.curves);
@@ -236,11 +239,13 @@ class Page {
       if (this.heat) this.heatControls();
     }
     if (this.multiples) {
-      this.multiples.draw(this.shown, this.curves);
+      this.multiples.draw(this.drawn, this.curves);
       byId("caption").textContent = this.curves.byStep ? "peaks of the steps, all on one scale" : "by the clock, all on one scale";
+      const left = this.shown.length - this.drawn.length;
+      if (left) byId("caption").textContent += `; ${processes(left)} without memory left out`;
     }
     if (this.heat) {
-      this.heat.draw(this.shown, this.curves, this.state.differences);
+      this.heat.draw(this.drawn, this.curves, this.state.differences);
       this.heatCaption();
     }
     if (view === "processes") this.table.set(this.shown.slice());
