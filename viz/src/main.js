@@ -23,7 +23,7 @@ import { Tip } from "./views/tip.js";
 
 // Milliseconds after the page's start: parts that are ready by then are drawn in one frame, since one frame is shown
 // sooner than two.
-const SOON = 250;
+const SOON = 500;
 
 // Browsers report this error if an observer of sizes changed a size. They handle the change in the next frame, so
 // nothing failed. (https://drafts.csswg.org/resize-observer/#deliver-resize-error)

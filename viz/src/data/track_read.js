@@ -113,7 +113,8 @@ function summarise(info, { subject, blocks }, sizes) {
   for (let id = 0; id < info.base_blocks; id++) live.add(id);
   const checkpoints = [{ event: -1, ids: live.ids() }];
   let { total } = live;
-  const peak = { event: -1, bytes: total };
+  let peakEvent = -1;
+  let peakBytes = total;
   let due = CHECKPOINT_EVENTS;
   for (let part = 0; part < netEnds.length; part++) {
     const first = part << NET_SHIFT;
@@ -137,7 +138,7 @@ function summarise(info, { subject, blocks }, sizes) {
         if (total < lowest) lowest = total;
         if (total > highest) {
           highest = total;
-          if (total > peak.bytes) Object.assign(peak, { event: i, bytes: total });
+          if (total > peakBytes) [peakEvent, peakBytes] = [i, total];
         }
       }
       max[summary] = highest;
@@ -154,7 +155,8 @@ function summarise(info, { subject, blocks }, sizes) {
     }
   }
   return {
-    start, max, min, upperMax: fold(max, Math.max), upperMin: fold(min, Math.min), peak, checkpoints,
+    start, max, min, upperMax: fold(max, Math.max), upperMin: fold(min, Math.min), checkpoints,
+    peak: { event: peakEvent, bytes: peakBytes },
     nets: nets.values.slice(0, nets.count), netEnds, end: { bytes: total, blocks: live.count },
   };
 }

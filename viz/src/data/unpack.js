@@ -53,8 +53,17 @@ export class Unpacker {
     if (at !== this.blob.length) throw new Error("the page is cut: some of its data is missing");
   }
 
-  /** The columns `prefix.name`: {name: {bytes, count}}. */
-  async group(prefix, names) {
+  /** The columns `prefix.name`: {name: {bytes, count}}. Those of the first track are inflated beside the first others,
+   * as the browser does that in threads of its own. */
+  group(prefix, names) {
+    const first = "t" + this.header.track;
+    this.ahead ??= this.columns.has(first + ".op") ? { [first]: this.inflated(first, TRACK_COLUMNS) } : {};
+    const group = this.ahead[prefix] ?? this.inflated(prefix, names);
+    delete this.ahead[prefix];
+    return group;
+  }
+
+  async inflated(prefix, names) {
     const parts = await Promise.all(names.map(async (name) => {
       const column = this.columns.get(prefix + "." + name);
       if (!column) throw new Error("the page lacks the column " + prefix + "." + name);
