@@ -62,6 +62,7 @@ static const struct {
     {MP_ROLE_LOADER_WORKER, "loader workers"},
     {MP_ROLE_POOL_WORKER, "pool workers"},
     {MP_ROLE_WORKER, "workers"},
+    {MP_ROLE_RAY, "Ray workers"},
     {MP_ROLE_FORK_SERVER, "fork servers"},
     {MP_ROLE_TRACKER, "resource trackers"},
     {MP_ROLE_FORKED, "forked children"},

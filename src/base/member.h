@@ -32,6 +32,7 @@ struct mp_member {
 #define MP_ROLE_LOADER_WORKER "loader worker" /* a worker of PyTorch's DataLoader */
 #define MP_ROLE_POOL_WORKER   "pool worker"   /* a worker of multiprocessing.Pool or concurrent.futures */
 #define MP_ROLE_WORKER        "worker"        /* any other process of multiprocessing */
+#define MP_ROLE_RAY           "Ray worker"    /* runs Ray's tasks or an actor; its program has the name of these */
 #define MP_ROLE_FORK_SERVER   "fork server"   /* of multiprocessing */
 #define MP_ROLE_TRACKER       "resource tracker"
 #define MP_ROLE_FORKED        "forked child" /* continues to run its parent's program */

@@ -12,11 +12,12 @@ static const char *text_or_null(const struct mp_model *model, uint32_t id)
     return id ? mp_model_text(model, id) : NULL;
 }
 
-/* Names in angle brackets are generated code (<frozen importlib>, <eval_with_key>), except for interactive input.
+/* Names in angle brackets are generated code (<frozen importlib>, <eval_with_key>), except for interactive input and
+ * functions that cloudpickle sent to a worker.
  * PyTorch's profiler leaves out a package's folder, so torch is recognised by its name. */
 bool mp_stack_is_user_file(const char *file)
 {
-    static const char *const typed[] = {"<string>", "<stdin>", "<ipython"};
+    static const char *const typed[] = {"<string>", "<stdin>", "<ipython", "<dynamic-code>"};
     for (size_t i = 0; *file == '<' && i < sizeof typed / sizeof *typed; i++)
         if (!strncmp(file, typed[i], strlen(typed[i]))) return true;
     return *file != '<' && !mp_is_library_file(file) && !mp_torch_is_short_path(file);

@@ -341,6 +341,20 @@ class Launchers(harness.TestCase):
         for info in files.values():
             self.assertEqual(info["coverage"]["notes"], [])
 
+    def test_workers_of_ray_have_its_names(self):
+        """Ray names its processes after the call that runs, and ends them with status 1."""
+        worker = self.script("rank.py", RANK + "import sys\nsys.exit(1)\n")
+        line = " & ".join(f'(RANK=5 exec -a "ray::Worker.{call}" {PYTHON} {worker})' for call in ("__init__", "work"))
+        result = harness.memprof("snapshot", "--follow", "all", "-o", f"{self.folder}/", "--", "bash", "-c", line + "; wait")
+        paths = sorted(self.folder.glob("rank5-ray--Worker-*.mp"))
+        self.assertEqual(len(paths), 2, result.stderr)
+        self.assertNotIn("exit 1", result.stderr)
+        self.assertIn("1 Ray worker (ray::Worker)", result.stderr)
+        self.assertIn(f"Next: memprof report {self.folder}/\n", result.stderr)
+        for path in paths:
+            self.check_member(harness.answer("info", path), role="Ray worker")
+        self.assertEqual([group["program"] for group in harness.answer("peak", self.folder)["groups"]], ["ray::Worker"])
+
     def test_work_that_goes_elsewhere(self):
         """Tasks in processes that memprof did not start are told, and the recording is not complete."""
         (self.folder / "distributed").mkdir()

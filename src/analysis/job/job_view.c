@@ -39,6 +39,42 @@ static void choose(struct mp_job_view *view)
         if (job->tracks.at[i].chosen) view->chosen[job->tracks.at[i].process] = (uint32_t)i;
 }
 
+/* ---- attempts ---------------------------------------------------------------------------------------------------- */
+
+MP_ORDER_OF_INDICES(by_rank_and_time, struct mp_job_process,
+                    MP_RISING(helper) ?: MP_RISING(rank) ?: MP_RISING(start_unix_ns) ?: MP_COMPARE(a, b))
+
+/* A launcher such as torchrun starts all ranks anew after a failure. The k-th attempt is over when a rank's k-th
+ * process has ended, and a later process has the same rank. */
+static void find_attempts(struct mp_job_view *view)
+{
+    const struct mp_model_job *job = &view->model->job;
+    size_t count = job->processes.count;
+    const struct mp_job_process *rows = job->processes.at;
+    MP_VEC(uint64_t) ends = {0}; /* by attempt, counted from 0 */
+    uint32_t *order = mp_alloc((count + 1) * sizeof *order), nth = 0;
+    view->attempt = mp_alloc_zeroed(count + 1, sizeof *view->attempt);
+    for (uint32_t i = 0; i < count; i++)
+        order[i] = i;
+    if (count) qsort_r(order, count, sizeof *order, by_rank_and_time, job->processes.at);
+    for (size_t i = 1; i < count; i++) {
+        const struct mp_job_process *one = &rows[order[i - 1]], *next = &rows[order[i]];
+        uint64_t end = mp_job_time_after(one->start_unix_ns, one->duration_ns);
+        bool again = !next->helper && next->rank != MP_NONE && one->rank == next->rank && one->start_unix_ns &&
+                     end <= next->start_unix_ns;
+        if (one->rank != next->rank) nth = 0;
+        if (!again) continue;
+        if (nth == ends.count) mp_vec_add(&ends, end);
+        if (end < ends.at[nth]) ends.at[nth] = end;
+        nth++;
+    }
+    for (size_t i = 0; ends.count && i < count; i++)
+        if (rows[i].rank != MP_NONE)
+            view->attempt[i] = 1 + (uint32_t)MP_COUNT_BEFORE(ends.count, k, ends.at[k] <= rows[i].start_unix_ns);
+    mp_vec_free(&ends);
+    free(order);
+}
+
 /* ---- groups ----------------------------------------------------------------------------------------------------- */
 
 static char *short_name(const char *word, size_t length)
@@ -88,6 +124,8 @@ static int compare_groups(const struct named *named, uint32_t left, uint32_t rig
     uint32_t one = first ? first->kind : 0, other = second ? second->kind : 0;
     if (a->helper != b->helper) return a->helper - b->helper;
     if (a->role != b->role) return a->role < b->role ? -1 : 1;
+    if (named->view->attempt[left] != named->view->attempt[right])
+        return named->view->attempt[left] < named->view->attempt[right] ? -1 : 1;
     if (one != other) return one < other ? -1 : 1;
     return strcmp(named->programs[left], named->programs[right]);
 }
@@ -162,7 +200,8 @@ static void find_groups(struct mp_job_view *view)
             struct mp_job_group group = {.role = job->processes.at[order[i]].role,
                                          .kind = track ? track->kind : 0,
                                          .program = mp_text_copy(named.programs[order[i]]),
-                                         .helper = job->processes.at[order[i]].helper};
+                                         .helper = job->processes.at[order[i]].helper,
+                                         .attempt = view->attempt[order[i]]};
             mp_vec_add(&view->groups, group);
         }
         struct mp_job_group *group = &view->groups.at[view->groups.count - 1];
@@ -401,6 +440,7 @@ void mp_job_view_make(const struct mp_model *model, struct mp_job_view *view)
     *view = (struct mp_job_view){.model = model};
     choose(view);
     sum_processes(view);
+    find_attempts(view);
     find_groups(view);
     if (view->groups.count && view->groups.at[0].kind) view->highest = view->groups.at[0].processes[0];
     find_outliers(view);
@@ -422,6 +462,7 @@ void mp_job_view_free(struct mp_job_view *view)
         free(view->notes.at[i]);
     free(view->chosen);
     free(view->group);
+    free(view->attempt);
     mp_vec_free(&view->groups);
     mp_vec_free(&view->outliers);
     mp_vec_free(&view->devices);

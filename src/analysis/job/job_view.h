@@ -6,11 +6,12 @@
 #include "base/vec.h"
 #include "model/model.h"
 
-/* Processes that should be alike: they have the same role, program and kind of track. */
+/* Processes that should be alike: they have the same role, program, kind of track, and attempt. */
 struct mp_job_group {
     uint32_t role, kind; /* strings of the model; kind 0: no memory */
     char *program;       /* "train.py" */
     bool helper;
+    uint32_t attempt;
     uint32_t *processes; /* in order of their peaks, highest first */
     size_t count, room;
     uint64_t median, spread; /* the peaks' median, and the median distance from it */
@@ -60,6 +61,7 @@ struct mp_job_view {
     const struct mp_model *model;
     uint32_t *chosen;                       /* by process: its chosen track, an index into job.tracks; MP_NONE: none */
     uint32_t *group;                        /* by process */
+    uint32_t *attempt;                      /* by process: counted from 1, if ranks were started again; else 0 */
     MP_VEC(struct mp_job_group) groups;     /* the group with the highest peak on a device first */
     MP_VEC(struct mp_job_outlier) outliers; /* the farthest first */
     MP_VEC(struct mp_job_device) devices;   /* the fullest first */

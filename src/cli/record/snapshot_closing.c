@@ -190,6 +190,12 @@ struct kinds {
 
 #define RANKS "rank"
 
+/* True if the program says more of the process than its role. */
+static bool says_program(const struct mp_recording_summary *summary)
+{
+    return *summary->program && (!*summary->member.role || !strcmp(summary->member.role, MP_ROLE_RAY));
+}
+
 /* Makes the key of a process's kind: ranks, a role, or a program. Processes of one kind share a line. */
 static void kind_key(const struct mp_recording_summary *summary, const char *more, char *key, size_t room)
 {
@@ -197,7 +203,7 @@ static void kind_key(const struct mp_recording_summary *summary, const char *mor
     if (mp_recording_is_rank(summary) && !*role)
         snprintf(key, room, "%s\n%s", RANKS, more);
     else
-        snprintf(key, room, "%s\n%s\n%s", role, *role ? "" : summary->program, more);
+        snprintf(key, room, "%s\n%s\n%s", role, says_program(summary) ? summary->program : "", more);
 }
 
 static void add_kind(struct kinds *kinds, const struct mp_recording_summary *summary, const char *more)
@@ -225,7 +231,7 @@ static void put_kind(struct mp_buffer *text, const struct kind *kind, bool has_r
         return;
     }
     mp_buffer_append_text(text, mp_member_counted(counted, kind->count, first->member.role));
-    if (!*first->member.role && *first->program) mp_buffer_printf(text, " (%s)", first->program);
+    if (says_program(first)) mp_buffer_printf(text, " (%s)", first->program);
 }
 
 /* "rank 2 of 4 (train.py)", "main (train.py)", "loader worker 4711". */
@@ -241,7 +247,7 @@ static void put_process(struct mp_buffer *text, const struct mp_recording_summar
         mp_buffer_printf(text, "%s %u", member->role, summary->pid);
         if (mp_member_knows(member, MP_MEMBER_RANK))
             mp_buffer_printf(text, " of rank %u", member->number[MP_MEMBER_RANK]);
-        named = false;
+        named = says_program(summary);
     } else if (is_main) {
         mp_buffer_append_text(text, "main");
     } else {
@@ -455,9 +461,14 @@ static void print_remarkable(const struct tree *tree)
 static void print_end(const struct tree *tree)
 {
     char rest[64], shown[MP_SHOWN_ROOM], next[MP_SHOWN_ROOM + 32] = "";
-    bool folder = tree->options->in_folder && tree->files > 1;
-    const char *path = folder ? tree->options->folder : tree->main->path;
-    if (path) snprintf(next, sizeof next, ".   Next: memprof report %s", mp_shown_path(shown, path));
+    bool job = tree->files > 1 && strchr(strrchr(tree->options->output, '/'), '%');
+    const char *path = job ? NULL : tree->main->path;
+    struct mp_buffer files = {0};
+    if (job) put_files(&files, tree->options, tree->main, tree->files);
+    if (path || job)
+        snprintf(next, sizeof next, ".   Next: memprof report %.*s%s", (int)files.size, (const char *)files.data,
+                 path ? mp_shown_path(shown, path) : "");
+    mp_buffer_free(&files);
     put_unattributed(tree->main, rest, sizeof rest);
     if (tree->not_whole)
         mp_message("%zu of %zu recordings are not whole, %s dropped%s%s", tree->not_whole,

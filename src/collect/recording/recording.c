@@ -254,6 +254,7 @@ bool mp_recording_ended_well(const struct mp_recording_summary *summary)
 {
     const struct mp_exit *how = &summary->how;
     if (!how->known) return false;
+    if (!strcmp(summary->member.role, MP_ROLE_RAY) && !how->by_signal && how->status == 1) return true; /* by Ray */
     return how->by_signal ? how->status == SIGTERM && mp_member_is_helper(&summary->member) : !how->status;
 }
 

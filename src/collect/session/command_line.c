@@ -600,5 +600,7 @@ void mp_command_line_masked(uint32_t pid, char *arguments, size_t room)
     while (all[used])
         used += strlen(all + used) + 1;
     memcpy(arguments, all, used < room - 2 ? used : room - 2);
+    char *method = strncmp(arguments, "ray::", 5) ? NULL : strrchr(arguments, '.'); /* of the call that runs just now */
+    if (method) memset(method, 0, strlen(method));
     free(all);
 }

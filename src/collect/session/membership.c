@@ -227,6 +227,7 @@ static bool same(const struct mp_environment *a, const struct mp_environment *b)
 static const char *role_of_command(const struct mp_environment *own, const struct mp_environment *parents)
 {
     static const char fork_server[] = "from multiprocessing.forkserver import main";
+    if (own->size > 5 && !strncmp(own->data, "ray::", 5)) return MP_ROLE_RAY; /* Ray's own name for the process */
     if (has(own, "from multiprocessing.resource_tracker import main")) return MP_ROLE_TRACKER;
     if (has(own, fork_server)) return has(parents, fork_server) ? MP_ROLE_WORKER : MP_ROLE_FORK_SERVER;
     if (has(own, "from multiprocessing.spawn import spawn_main")) return MP_ROLE_WORKER;

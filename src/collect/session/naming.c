@@ -50,7 +50,8 @@ static void put_name(struct mp_buffer *to, const struct mp_named *process)
         width++;
     if (ranked) mp_buffer_printf(to, "rank%0*u", width, member->number[MP_MEMBER_RANK]);
     if (ranked && !helps) return;
-    const char *name = helps ? member->role : *process->program ? process->program : "process";
+    bool has_role = helps && strcmp(member->role, MP_ROLE_RAY) != 0;
+    const char *name = has_role ? member->role : *process->program ? process->program : "process";
     size_t length = strlen(name);
     if (!helps && length > 3 && !strcmp(name + length - 3, ".py")) length -= 3;
     if (ranked) mp_buffer_append_text(to, "-");

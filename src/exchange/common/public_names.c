@@ -422,6 +422,7 @@ bool mp_public_role(const char *role)
                                         MP_ROLE_LOADER_WORKER,
                                         MP_ROLE_POOL_WORKER,
                                         MP_ROLE_WORKER,
+                                        MP_ROLE_RAY,
                                         MP_ROLE_FORK_SERVER,
                                         MP_ROLE_TRACKER,
                                         MP_ROLE_FORKED,

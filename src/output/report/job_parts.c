@@ -11,16 +11,26 @@
 
 /* ---- names ------------------------------------------------------------------------------------------------------ */
 
+static void put_in_brackets(struct mp_buffer *out, const char *program)
+{
+    if (!*program) return;
+    mp_buffer_append_text(out, " (");
+    mp_text_clean(out, program);
+    mp_buffer_append_text(out, ")");
+}
+
 void mp_job_name(struct mp_buffer *out, const struct mp_job_view *job, uint32_t process)
 {
     const struct mp_job_process *row = &job->model->job.processes.at[process];
     const char *role = mp_model_text(job->model, row->role);
     if (row->rank != MP_NONE && !row->helper) {
         mp_buffer_printf(out, "rank %u", row->rank);
+        if (job->attempt[process]) mp_buffer_printf(out, ", attempt %u", job->attempt[process]);
     } else if (*role && row->pid != MP_NONE) {
         mp_text_clean(out, role);
         mp_buffer_printf(out, " %u", row->pid);
         if (row->rank != MP_NONE) mp_buffer_printf(out, " of rank %u", row->rank);
+        if (!strcmp(role, MP_ROLE_RAY)) put_in_brackets(out, job->groups.at[job->group[process]].program);
     } else {
         mp_text_clean(out, mp_path_short(mp_model_text(job->model, row->path)));
     }
@@ -41,13 +51,14 @@ void mp_job_group_name(struct mp_buffer *out, const struct mp_job_view *job, con
     mp_format_count(number, count);
     if (group->helper && *role) {
         mp_text_clean(out, mp_member_counted(counted, count, role));
+        if (!strcmp(role, MP_ROLE_RAY)) put_in_brackets(out, group->program);
         return;
     }
     const char *noun = are_ranks(job, group) ? count == 1 ? "rank" : "ranks" : count == 1 ? "process" : "processes";
     mp_buffer_printf(out, "%s %s", number, noun);
-    if (!*group->program) return;
-    mp_buffer_append_text(out, " of ");
+    if (*group->program) mp_buffer_append_text(out, " of ");
     mp_text_clean(out, group->program);
+    if (group->attempt) mp_buffer_printf(out, ", attempt %u", group->attempt);
 }
 
 /* ---- coverage --------------------------------------------------------------------------------------------------- */
@@ -113,6 +124,12 @@ static void get_name(struct mp_value *value, const void *of, const void *row)
     mp_job_name(&value->made, of, number_of(of, row));
 }
 
+static void get_attempt(struct mp_value *value, const void *of, const void *row)
+{
+    const struct mp_job_view *job = of;
+    value->number = job->attempt[number_of(job, row)];
+}
+
 static void get_verdict(struct mp_value *value, const void *of, const void *row)
 {
     const struct mp_job_process *process = row;
@@ -146,6 +163,7 @@ const struct mp_column mp_process_columns[] = {
     {NULL, "path", MP_STRING, PROCESS(path)},
     {NULL, "pid", MP_COUNT, PROCESS(pid)},
     {NULL, "rank", MP_COUNT, PROCESS(rank)},
+    {NULL, "attempt", MP_COUNT, .get = get_attempt, .zero_is_none = true},
     {NULL, "role", MP_STRING_OR_NONE, PROCESS(role)},
     {NULL, "helper", MP_FLAG, PROCESS(helper)},
     {NULL, "track", MP_STRING, CHOSEN(id)},

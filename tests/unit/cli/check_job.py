@@ -290,6 +290,27 @@ class Ranks(Jobs):
         self.assertEqual(result.returncode, 4)
         self.assertIn("give different numbers of ranks", result.stderr)
 
+    def test_ranks_that_were_started_again(self):
+        """Attempts come in the order of time, and ranks are compared within one. A rank may lack a file of the first."""
+        hour, wanted = 3_600 * 10**9, {}
+        for attempt, ranks, sites in ((1, (0, 1, 2), 20), (2, (0, 1, 2, 3), 60)):
+            for rank in ranks:
+                path = self.folder / f"r{rank}.{attempt}.mp"
+                make_rank(path, rank, sites=sites, world=4, start=10**18 + attempt * hour + rank * 10**6)
+                wanted[path.name] = (rank, attempt)
+        peak = answer("peak", self.folder, status=0)
+        self.assertEqual({pathlib.Path(row["path"]).name: (row["rank"], row["attempt"]) for row in peak["processes"]}, wanted)
+        self.assertEqual(sorted(group["processes"] for group in peak["groups"]), [3, 4])
+        later, first = peak["groups"]
+        self.assertGreater(later["least_bytes"], first["most_bytes"])
+        self.assertEqual(peak["coverage"]["notes"], [])
+        text = memprof("peak", self.folder).stdout
+        self.assertIn("rank 3, attempt 2 ", text)
+        self.assertIn("4 ranks of train.py, attempt 2", memprof("report", self.folder).stdout)
+        for path in self.folder.glob("*.1.mp"):
+            path.unlink()
+        self.assertEqual({row["attempt"] for row in answer("peak", self.folder)["processes"]}, {None})
+
 
 @unittest.skipUnless(shutil.which("mpirun") and (harness.BUILD / "libmemprof-mpi.so").exists(),
                      "no mpirun (Debian: openmpi-bin), or built without MPI")
