@@ -169,6 +169,7 @@ class _Shadows:
 class _Follower:
     def __init__(self, torch, answer):
         self.torch, self.answer, self.answers = torch, answer, None
+        self.groups, self.awaited = 0, []  # groups of collectives that have begun, and buffers that they will have set
         self.shadows, self.guesses = _Shadows(torch), guesses.of(torch)
         self.here, self.address_of, self.exchanged = self.shadows.here, torch._C.TensorBase.data_ptr, None
         self.key = torch._C._dispatch_key_parse(KEY)
@@ -452,15 +453,37 @@ class _Follower:
             for one in self.written(operator, arguments, named):
                 self.shadows.forget(one)
             result = operator(*arguments, **named)
-            for one in small:
-                with self.quietly():
-                    value = self.torch.empty(one.shape, dtype=one.dtype, device="cpu")
-                    origin = self.exchanged.softgpu_known(self.address_of(one), value.data_ptr(),
-                                                          one.numel() * one.element_size())
-                    self.here.origin = origin
-                    if origin >= 0:
-                        self.keep([value], [one], [])
+            self.awaited += small
+            if not self.groups:
+                self.take_exchanged()
             return result
+
+    def take_exchanged(self):
+        awaited, self.awaited = self.awaited, []
+        for one in awaited:
+            with self.quietly():
+                value = self.torch.empty(one.shape, dtype=one.dtype, device="cpu")
+                origin = self.exchanged.softgpu_known(self.address_of(one), value.data_ptr(),
+                                                      one.numel() * one.element_size())
+                self.here.origin = origin
+                if origin >= 0:
+                    self.keep([value], [one], [])
+
+    def follow_groups(self, module):
+        """Calls of a group take place at its end (ncclGroupEnd)."""
+        coalescing = module._coalescing_manager
+
+        @contextlib.contextmanager
+        def _coalescing_manager(*arguments, **named):
+            self.groups += 1
+            try:
+                with coalescing(*arguments, **named) as manager:
+                    yield manager
+            finally:
+                self.groups -= 1
+                self.take_exchanged()
+
+        module._coalescing_manager = _coalescing_manager
 
     def rank_in(self, group):
         return self.torch._C._distributed_c10d.ProcessGroup.unbox(group).rank()
@@ -537,6 +560,7 @@ def start(torch, after_import):
         follower.exchanged = driver
         driver.softgpu_known.argtypes = [ctypes.c_uint64, ctypes.c_void_p, ctypes.c_uint64]
         driver.softgpu_put.argtypes, driver.softgpu_put.restype = [*driver.softgpu_known.argtypes, ctypes.c_int], None
+        after_import("torch.distributed.distributed_c10d", follower.follow_groups)
     follower.register()
     begin = threading.Thread._bootstrap_inner
 

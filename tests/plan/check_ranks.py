@@ -66,16 +66,24 @@ dist.reduce_scatter_tensor(part, torch.arange(2, device="cuda") + rank)
 def tell(*words):  # in one piece: ranks share the output
     os.write(1, (" ".join(map(str, (rank, *words))) + "\\n").encode())
 tell(flag.item(), sum.tolist(), most.item(), [one.tolist() for one in all], part.item())
+near, far, swapped = (torch.zeros(2, dtype=torch.long, device="cuda") for _ in range(3))
+dist.send(torch.tensor([7, 8], device="cuda"), 1) if rank == 0 else dist.recv(near, 0)
+mine = torch.tensor([rank, 3], device="cuda")
+for each in dist.batch_isend_irecv([dist.P2POp(dist.irecv, far, 1 - rank), dist.P2POp(dist.isend, mine, 1 - rank)]):
+    each.wait()
+dist.all_to_all_single(swapped, torch.tensor([10, 11], device="cuda") + 100 * rank)
+tell(near.tolist(), far.tolist(), swapped.tolist())
 unknown = torch.randn(4, device="cuda")
 dist.all_reduce(unknown)
-tell(unknown.tolist())  # line 15
+tell(unknown.tolist())  # line 22
 """)
         result = self.plan("--devices", 2, "--", "torchrun", "--nproc_per_node", 2, program)
-        self.assertEqual(sorted(result.stdout.splitlines()), [
-            f"{rank} {rest}" for rank in (0, 1)
-            for rest in (f"1 [3, 10] 1.0 [[0, 0], [1, 10]] {2 * rank + 1}", "[0.0, 0.0, 0.0, 0.0]")])
+        expected = [f"{rank} {rest}" for rank in (0, 1) for rest in (
+            f"1 [3, 10] 1.0 [[0, 0], [1, 10]] {2 * rank + 1}", "[0.0, 0.0, 0.0, 0.0]",
+            f"{[7 * rank, 8 * rank]} [{1 - rank}, 3] [{10 + rank}, {110 + rank}]")]
+        self.assertEqual(sorted(result.stdout.splitlines()), sorted(expected))
         self.assertIn("depends on 1 value read from the device", result.stderr)
-        self.assertIn("sent.py:15", result.stderr)
+        self.assertIn("sent.py:22", result.stderr)
         self.assertEqual([one.name for one in self.folder.iterdir() if "messages" in one.name], [])
 
     def test_the_worst_rank_decides(self):

@@ -126,10 +126,19 @@ static const struct kept *find_kept(uint64_t address, uint64_t bytes)
 
 EXPORTED int softgpu_known(uint64_t address, void *to, uint64_t bytes)
 {
+    int source = SOFTGPU_KNOWN;
     pthread_mutex_lock(&soft_lock);
-    const struct kept *kept = find_kept(address, bytes);
-    int source = kept && kept->epoch == epoch ? (int)kept->source : -1;
-    if (source >= 0) memcpy(to, kept->data + (address - kept->address), bytes);
+    for (uint64_t at = 0, part; at < bytes; at += part) { /* peers may have sent it in parts */
+        const struct kept *kept = find_kept(address + at, 1);
+        if (!kept || kept->epoch != epoch) {
+            source = -1;
+            break;
+        }
+        uint64_t from = address + at - kept->address;
+        part = kept->bytes - from < bytes - at ? kept->bytes - from : bytes - at;
+        memcpy((unsigned char *)to + at, kept->data + from, part);
+        if ((int)kept->source > source) source = (int)kept->source;
+    }
     pthread_mutex_unlock(&soft_lock);
     return source;
 }

@@ -14,22 +14,28 @@
 #define LOOK_AGAIN_NS 500000
 #define KEPT_FILES    64 /* a rank may be behind by this many collectives in which it waits for nobody (broadcasts) */
 
-static char *path_of(const struct exchange *of, uint64_t number, int rank, const char *end, char path[PATH_MAX])
+/* What rank `from` sent in one collective, or as one message `to` another rank. */
+struct message {
+    uint64_t number;
+    int from, to; /* to EVERYBODY: a collective */
+};
+
+static char *path_of(const struct exchange *of, struct message one, const char *end, char path[PATH_MAX])
 {
-    snprintf(path, PATH_MAX, "%s/%" PRIx64 "-%" PRIu64 "-%d%s", getenv("SOFTGPU_MESSAGES"), of->id, number, rank, end);
+    snprintf(path, PATH_MAX, "%s/%" PRIx64 "-%" PRIu64 "-%d-%d%s", getenv("SOFTGPU_MESSAGES"), of->id, one.number,
+             one.from, one.to, end);
     return path;
 }
 
-static void send_own(const struct exchange *of, const void *own, int source, size_t bytes)
+static void send_own(const struct exchange *of, struct message one, const void *own, int source, size_t bytes)
 {
     char path[PATH_MAX], partial[PATH_MAX];
-    int file = open(path_of(of, of->number, of->rank, ".partial", partial), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    int file = open(path_of(of, one, ".partial", partial), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     if (file < 0) return;
     bool written = write(file, &source, sizeof source) == (ssize_t)sizeof source &&
                    (source < 0 || write(file, own, bytes) == (ssize_t)bytes);
     close(file);
-    if (written) rename(partial, path_of(of, of->number, of->rank, "", path));
-    if (of->number >= KEPT_FILES) unlink(path_of(of, of->number - KEPT_FILES, of->rank, "", path));
+    if (written) rename(partial, path_of(of, one, "", path));
 }
 
 static uint64_t now_ns(void)
@@ -40,14 +46,14 @@ static uint64_t now_ns(void)
 }
 
 /* Returns the source of the data; -1: they are unknown, or the rank did not come. */
-static int receive(struct exchange *of, int rank, unsigned char *to, size_t bytes)
+static int receive(struct exchange *of, struct message one, void *to, size_t bytes)
 {
     char path[PATH_MAX];
     int file, source = -1;
-    path_of(of, of->number, rank, "", path);
+    path_of(of, one, "", path);
     for (uint64_t until = now_ns() + PATIENCE_NS; (file = open(path, O_RDONLY | O_CLOEXEC)) < 0;) {
         if (of->given_up || now_ns() > until) {
-            if (!of->given_up) fprintf(stderr, "memprof: rank %d waited in vain for rank %d\n", of->rank, rank);
+            if (!of->given_up) fprintf(stderr, "memprof: rank %d waited in vain for rank %d\n", of->rank, one.from);
             of->given_up = true;
             return -1;
         }
@@ -56,6 +62,7 @@ static int receive(struct exchange *of, int rank, unsigned char *to, size_t byte
     bool whole = read(file, &source, sizeof source) == (ssize_t)sizeof source &&
                  (source < 0 || read(file, to, bytes) == (ssize_t)bytes);
     close(file);
+    if (one.to != EVERYBODY) unlink(path);
     return whole ? source : -1;
 }
 
@@ -63,15 +70,33 @@ bool softnccl_exchange(struct exchange *of, int root, const void *own, int sourc
                        int *sources)
 {
     if (!getenv("SOFTGPU_MESSAGES")) return false;
-    if (root == EVERYBODY || root == of->rank) send_own(of, own, source, bytes);
+    if (root == EVERYBODY || root == of->rank) {
+        char path[PATH_MAX];
+        send_own(of, (struct message){of->number, of->rank, EVERYBODY}, own, source, bytes);
+        if (of->number >= KEPT_FILES)
+            unlink(path_of(of, (struct message){of->number - KEPT_FILES, of->rank, EVERYBODY}, "", path));
+    }
     for (int i = 0; i < of->size; i++) {
         sources[i] = i == of->rank ? source : -1;
         if (i == of->rank && source >= 0) memcpy(theirs + (size_t)i * bytes, own, bytes);
         if (i != of->rank && (root == EVERYBODY || root == i))
-            sources[i] = receive(of, i, theirs + (size_t)i * bytes, bytes);
+            sources[i] = receive(of, (struct message){of->number, i, EVERYBODY}, theirs + (size_t)i * bytes, bytes);
     }
     of->number++;
     return true;
+}
+
+bool softnccl_send(struct exchange *of, int to, const void *own, int source, size_t bytes)
+{
+    if (!getenv("SOFTGPU_MESSAGES") || to < 0 || to >= PEERS) return false;
+    send_own(of, (struct message){of->sent_to[to]++, of->rank, to}, own, source, bytes);
+    return true;
+}
+
+int softnccl_receive(struct exchange *of, int from, void *theirs, size_t bytes)
+{
+    if (!getenv("SOFTGPU_MESSAGES") || from < 0 || from >= PEERS) return -1;
+    return receive(of, (struct message){of->received_from[from]++, from, of->rank}, theirs, bytes);
 }
 
 /* ncclRedOp_t */

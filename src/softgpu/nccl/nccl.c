@@ -297,10 +297,93 @@ EXPORTED ncclResult_t ncclBcast(void *buffer, size_t count, int type, int root, 
     return ncclBroadcast(buffer, buffer, count, type, root, comm, stream);
 }
 
+/* Sends and receives of one group take place together at its end, as with NCCL: a group may receive first. */
+struct transfer {
+    struct transfer *next;
+    void *buffer;
+    size_t bytes;
+    int peer;
+    ncclComm_t comm;
+    void *stream;
+    bool receives;
+};
+
+static __thread struct transfer *transfers, **last_transfer;
+static __thread int groups; /* that were begun and not ended */
+
+static void send_one(const struct transfer *one)
+{
+    static __typeof__(softgpu_known) *known;
+    if (!known) SOFT_DRIVER_FUNCTION(known, "softgpu_known");
+    unsigned char *own = known && one->bytes <= EXCHANGED_MOST ? malloc(one->bytes) : NULL;
+    if (own)
+        softnccl_send(&one->comm->exchange, one->peer, own, known((uintptr_t)one->buffer, own, one->bytes), one->bytes);
+    free(own);
+}
+
+/* Without an exchange, the peer is assumed to send what this rank sends to itself in this group, or else to the peer.
+ */
+static void receive_one(const struct transfer *one)
+{
+    unsigned char *theirs = one->bytes <= EXCHANGED_MOST && getenv("SOFTGPU_MESSAGES") ? malloc(one->bytes) : NULL;
+    const struct transfer *like = NULL;
+    if (theirs) {
+        int source = softnccl_receive(&one->comm->exchange, one->peer, theirs, one->bytes);
+        set(one->buffer, theirs, one->bytes, source);
+        free(theirs);
+        return;
+    }
+    for (const struct transfer *own = transfers; own; own = own->next)
+        if (!own->receives && own->comm == one->comm && own->bytes == one->bytes &&
+            (own->peer == one->comm->rank || (!like && own->peer == one->peer)))
+            like = own;
+    give(like ? like->buffer : NULL, one->buffer, one->bytes, one->comm, one->stream);
+}
+
+static ncclResult_t transfer_all(void)
+{
+    for (const struct transfer *one = transfers; one; one = one->next)
+        if (!one->receives) send_one(one);
+    for (const struct transfer *one = transfers; one; one = one->next)
+        if (one->receives) receive_one(one);
+    for (struct transfer *one; (one = transfers);) {
+        transfers = one->next;
+        free(one);
+    }
+    last_transfer = NULL;
+    return ncclSuccess;
+}
+
+static ncclResult_t transfer(void *buffer, size_t bytes, int peer, ncclComm_t comm, void *stream, bool receives)
+{
+    struct transfer *one = bytes ? malloc(sizeof *one) : NULL;
+    if (!one) return bytes ? ncclSystemError : ncclSuccess;
+    *one = (struct transfer){NULL, buffer, bytes, peer, comm, stream, receives};
+    if (!last_transfer) last_transfer = &transfers;
+    *last_transfer = one;
+    last_transfer = &one->next;
+    return groups ? ncclSuccess : transfer_all();
+}
+
+EXPORTED ncclResult_t ncclGroupStart(void)
+{
+    groups++;
+    return ncclSuccess;
+}
+
+EXPORTED ncclResult_t ncclGroupEnd(void)
+{
+    return groups && --groups ? ncclSuccess : transfer_all();
+}
+
+EXPORTED ncclResult_t ncclSend(const void *from, size_t count, int type, int peer, ncclComm_t comm, void *stream)
+{
+    return transfer((void *)(uintptr_t)from, bytes_of(count, type), peer, comm, stream, false);
+}
+
 EXPORTED ncclResult_t ncclRecv(void *to, size_t count, int type, int peer, ncclComm_t comm, void *stream)
 {
-    (void)peer;
-    return give(NULL, to, bytes_of(count, type), comm, stream);
+    return transfer(to, bytes_of(count, type), peer, comm, stream, true);
 }
 
 static __thread int split_size; /* 0: not told */
