@@ -26,6 +26,14 @@ def _start(torch):
         pass
 
 
+def _start_jax(hardware):
+    try:
+        from libmemprof_plan import xla
+        xla.start(hardware, _after_import)
+    except Exception:
+        pass
+
+
 class _Finder(object):
     """Sees imports of modules."""
 
@@ -78,6 +86,7 @@ def _load_lazily():
         import os
         if os.environ.get("MEMPROF_PLAN"):
             sys.setdlopenflags(os.RTLD_LAZY)
+            _after_import("jax._src.hardware_utils", _start_jax)
     except Exception:  # a system without such flags
         pass
 

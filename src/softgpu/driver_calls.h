@@ -27,7 +27,8 @@
     F(cuDeviceGetUuid, 9020, PLAIN, cuDeviceGetUuid, 482, (CUuuid * uuid, CUdevice dev))                               \
     F(cuDeviceGetUuid, 11040, PLAIN, cuDeviceGetUuid_v2, 647, (CUuuid * uuid, CUdevice dev))                           \
     F(cuDeviceTotalMem, 3020, PLAIN, cuDeviceTotalMem_v2, 259, (size_t * bytes, CUdevice dev))                         \
-    F(cuDeviceGetAttribute, 2000, PLAIN, cuDeviceGetAttribute, 9, (int *pi, int attrib, CUdevice dev))
+    F(cuDeviceGetAttribute, 2000, PLAIN, cuDeviceGetAttribute, 9, (int *pi, int attrib, CUdevice dev))                 \
+    F(cuDeviceGetPCIBusId, 4010, PLAIN, cuDeviceGetPCIBusId, 0, (char *text, int len, CUdevice dev))
 
 #define DRIVER_CONTEXT_CALLS(F)                                                                                        \
     F(cuCtxCreate, 3020, PLAIN, cuCtxCreate_v2, 235, (CUcontext * pctx, unsigned flags, CUdevice dev))                 \
@@ -264,6 +265,9 @@
     F(cuMemsetD32Async, 3020, PLAIN, cuMemsetD32Async, 0,                                                              \
       (CUdeviceptr dst, unsigned value, size_t N, CUstream hStream))                                                   \
     F(cuPointerGetAttribute, 4000, PLAIN, cuPointerGetAttribute, 0, (void *data, int attribute, CUdeviceptr ptr))      \
+    F(cuPointerGetAttributes, 7000, PLAIN, cuPointerGetAttributes, 0,                                                  \
+      (unsigned numAttributes, int *attributes, void **data, CUdeviceptr ptr))                                         \
+    F(cuLaunchHostFunc, 10000, PLAIN, cuLaunchHostFunc, 0, (CUstream hStream, void (*fn)(void *data), void *userData)) \
     F(cuStreamQuery, 2000, PLAIN, cuStreamQuery, 0, (CUstream hStream))                                                \
     F(cuStreamWaitEvent, 3020, PLAIN, cuStreamWaitEvent, 0, (CUstream hStream, CUevent hEvent, unsigned Flags))        \
     F(cuStreamGetCaptureInfo, 11030, PLAIN, cuStreamGetCaptureInfo_v2, 0,                                              \

@@ -302,7 +302,7 @@ class Plan(unittest.TestCase):
             with self.subTest(text=text):
                 stderr = self.script(text, status=status).stderr
                 self.assertIn(f"memprof: {said} before it used a CUDA device\nmemprof: nothing was planned: the command used "
-                              "no CUDA device, and no PyTorch was imported\n", stderr)
+                              "no CUDA device, and imported neither PyTorch nor JAX\n", stderr)
                 stderr = self.script("take(1 << 30)\n" + text, status=status).stderr
                 self.assertIn(f"memprof: {said}: the plan is of what it did until then\n", stderr)
                 self.assertIn("unknown whether it fits: until it failed, it reserved 1.00 GiB", stderr)

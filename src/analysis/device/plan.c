@@ -19,6 +19,9 @@
 #define RECURRENT       "plan: recurrent"
 #define HIDDEN          "plan: hidden"
 #define DRIVER          "plan: driver "
+#define JAX             "plan: jax "
+#define XLA             "plan: xla "
+#define BFC             "plan: bfc "
 
 const char *mp_plan_use_name(enum mp_plan_use use)
 {
@@ -170,6 +173,22 @@ static void read_share(struct mp_plan *plan, const char *text)
     }
 }
 
+const char *mp_plan_framework(const struct mp_plan *plan, char *room, size_t bytes)
+{
+    snprintf(room, bytes, "%s %s", *plan->xla.version ? "JAX" : "PyTorch",
+             *plan->xla.version ? plan->xla.version
+             : *plan->torch     ? plan->torch
+                                : "unknown");
+    return room;
+}
+
+static void read_xla(struct mp_plan_xla *xla, const char *text)
+{
+    if (sscanf(text, "%" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %63s", &xla->peak, &xla->arguments, &xla->output,
+               &xla->temporaries, xla->program) != 5)
+        xla->ran_out = true; /* "out of memory" */
+}
+
 void mp_plan_find(const struct mp_model *model, struct mp_plan *plan)
 {
     *plan = (struct mp_plan){.selected = SELECTED_BEFORE};
@@ -186,6 +205,12 @@ void mp_plan_find(const struct mp_model *model, struct mp_plan *plan)
             snprintf(plan->torch, sizeof plan->torch, "%s", name + strlen(TORCH));
         } else if (!strncmp(name, DRIVER, strlen(DRIVER))) {
             read_share(plan, name + strlen(DRIVER));
+        } else if (!strncmp(name, JAX, strlen(JAX))) {
+            snprintf(plan->xla.version, sizeof plan->xla.version, "%s", name + strlen(JAX));
+        } else if (!strncmp(name, XLA, strlen(XLA))) {
+            read_xla(&plan->xla, name + strlen(XLA));
+        } else if (!strncmp(name, BFC, strlen(BFC))) {
+            sscanf(name + strlen(BFC), "%" SCNu64 " %" SCNu64, &plan->xla.held, &plan->xla.limit);
         } else if (!strcmp(name, HIDDEN)) {
             plan->hidden = true;
         } else if (!strcmp(name, CUDNN)) {

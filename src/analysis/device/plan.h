@@ -36,11 +36,21 @@ struct mp_plan_estimate {
     uint64_t bytes; /* MP_BYTES_UNKNOWN: an unknown amount */
 };
 
+/* What XLA said of its own memory (libmemprof_plan/xla.py), in bytes; a program may be one of many. */
+struct mp_plan_xla {
+    char version[32];                              /* JAX's; "": no JAX */
+    char program[64];                              /* the compiled program with the highest peak; "": none */
+    uint64_t peak, arguments, output, temporaries; /* of that program */
+    uint64_t held, limit;                          /* its allocator's peak, and how much it may hold; 0: not known */
+    bool ran_out;
+};
+
 struct mp_plan {
     bool planned; /* false: the fields below have no meaning */
     bool hidden;  /* CUDA_VISIBLE_DEVICES hid all devices from the program */
     bool stepped; /* an optimizer stepped, or the program marked steps */
     char device[64], values[16], torch[128];
+    struct mp_plan_xla xla;
     double selected;      /* share of elements that a condition selects */
     uint64_t total_bytes; /* of each device */
     unsigned devices, rank, world;
@@ -49,6 +59,8 @@ struct mp_plan {
     uint64_t estimated_bytes, read_back_count;
 };
 
+/* "PyTorch 2.7.1", "JAX 0.10.2", "PyTorch unknown" */
+const char *mp_plan_framework(const struct mp_plan *plan, char *room, size_t bytes);
 void mp_plan_find(const struct mp_model *model, struct mp_plan *plan);
 void mp_plan_free(struct mp_plan *plan);
 /* The versions on which tests/plan/check_torch.py passes: the names of kernels show whether a value is read back as a

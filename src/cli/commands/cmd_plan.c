@@ -260,7 +260,7 @@ const struct mp_command mp_command_plan = {
     .summary = "run a command on a stand-in GPU, to see if it fits a real one",
     .usage = "-- COMMAND [ARGUMENT...]",
     .about =
-        "Runs the command with its own CUDA build of PyTorch, without a GPU and without a driver, on stand-ins of "
+        "Runs the command with its own CUDA build of PyTorch or JAX, without a GPU and without a driver, on stand-ins of "
         "NVIDIA's libraries that compute nothing. PyTorch's own code runs and decides its memory: it allocates and "
         "reserves the same as on the device. Memory runs out at the same moment as on the device. The "
         "result is a recording like any other. The memory of the CUDA context and NVIDIA's libraries is estimated and "

@@ -52,6 +52,13 @@ static void judge(const struct mp_model *model, const struct mp_plan *plan, cons
         ++*(read->use == MP_PLAN_SIZE || counts ? &outcome->sizes : &outcome->values);
     }
     if (track == MP_TRACK_NONE) return;
+    const struct mp_plan_xla *xla = &plan->xla;
+    if (xla->limit) { /* its allocator takes most of the device at once */
+        outcome->allocated = outcome->reserved = xla->held;
+        outcome->ooms = xla->ran_out;
+        outcome->fits = !xla->ran_out;
+        return;
+    }
     for (size_t i = 0; i < model->tracks.count; i++) /* only one layer counts: PyTorch's out-of-memory follows the
                                                       * driver's, and is the same failure */
         if (on_device(model, (uint16_t)i) && model->tracks.at[i].layer == model->tracks.at[track].layer)
@@ -218,6 +225,24 @@ static void print_read_backs(const struct mp_model *model, const struct mp_plan 
                    (int)strcspn(plan->torch, " "), plan->torch);
 }
 
+static void print_fit_of_xla(const struct mp_plan_xla *xla, bool failed)
+{
+    char room[MP_UNIT_TEXT], held[MP_UNIT_TEXT], limit[MP_UNIT_TEXT], output[MP_UNIT_TEXT], temporaries[MP_UNIT_TEXT];
+    mp_format_bytes(held, xla->held);
+    mp_format_bytes(limit, xla->limit);
+    if (xla->ran_out)
+        mp_message("does not fit: memory ran out; XLA's allocator held %s, and may hold %s", held, limit);
+    else if (failed)
+        mp_message("unknown whether it fits: until it failed, XLA's allocator held %s of %s", held, limit);
+    else
+        mp_message("fits, with %s to spare: XLA's allocator held %s at the peak, and may hold %s",
+                   mp_format_bytes(room, xla->limit - xla->held), held, limit);
+    if (*xla->program)
+        mp_message("largest program: %s, peak %s: arguments %s, output %s, temporaries %s", xla->program,
+                   mp_format_bytes(room, xla->peak), mp_format_bytes(held, xla->arguments),
+                   mp_format_bytes(output, xla->output), mp_format_bytes(temporaries, xla->temporaries));
+}
+
 /* Prints whether the program fits. `failed`: the command failed, so later needs are unknown. */
 static void print_fit(const struct mp_plan_outcome *outcome, const struct mp_plan_device *device,
                       const struct mp_plan *plan, bool failed)
@@ -232,6 +257,12 @@ static void print_fit(const struct mp_plan_outcome *outcome, const struct mp_pla
     mp_format_bytes(reserved, outcome->reserved);
     mp_format_bytes(allocated, outcome->allocated);
     mp_format_bytes(other, outcome->estimated);
+    if (plan->xla.limit) {
+        print_fit_of_xla(&plan->xla, failed);
+        mp_message("context and libraries take another %s (estimated)%s", other, (const char *)unknown.data);
+        mp_buffer_free(&unknown);
+        return;
+    }
     if (outcome->fits && failed)
         mp_message("unknown whether it fits: until it failed, it reserved %s and allocated %s at the peak", reserved,
                    allocated);
@@ -277,7 +308,7 @@ static bool print_nothing(const struct mp_plan *plan, int status)
                    "there; --devices N gives it N of them");
     else
         mp_message("nothing was planned: the command used no CUDA device%s",
-                   *plan->torch ? "" : ", and no PyTorch was imported");
+                   *plan->torch || *plan->xla.version ? "" : ", and imported neither PyTorch nor JAX");
     return false;
 }
 
@@ -329,7 +360,7 @@ static bool print_one(const char *path, const struct mp_plan_device *device, int
     struct mp_plan plan;
     struct mp_plan_outcome outcome;
     struct mp_error error;
-    char room[MP_UNIT_TEXT], shown[MP_SHOWN_ROOM];
+    char room[MP_UNIT_TEXT], shown[MP_SHOWN_ROOM], framework[160];
     if (mp_model_load(path, &model, &error)) {
         mp_message("%s: %s", path, error.text);
         return false;
@@ -339,14 +370,18 @@ static bool print_one(const char *path, const struct mp_plan_device *device, int
     bool planned = outcome.has_device || print_nothing(&plan, exit_status);
     if (outcome.has_device) {
         print_failure(exit_status, ": the plan is of what it did until then");
-        mp_message("planned on %s (%s for the program; PyTorch %s, nothing was computed)", device->key,
-                   mp_format_bytes(room, device->total - device->context), *plan.torch ? plan.torch : "unknown");
+        mp_message("planned on %s (%s for the program; %s, nothing was computed)", device->key,
+                   mp_format_bytes(room, device->total - device->context),
+                   mp_plan_framework(&plan, framework, sizeof framework));
         if (!print_server(model)) print_fit(&outcome, device, &plan, exit_status);
-        print_peak(model, find_track(model));
+        if (!plan.xla.limit) print_peak(model, find_track(model));
         print_read_backs(model, &plan);
         if (plan.world > 1)
-            mp_message("rank %u of %u, alone: buffers for data of the other ranks kept their contents", plan.rank,
-                       plan.world);
+            mp_message("rank %u of %u, alone: buffers for data of the other ranks kept their contents%s", plan.rank,
+                       plan.world,
+                       exit_status && plan.rank ? "; files that rank 0 makes may be missing: plan it first, "
+                                                  "or --rank all"
+                                                : "");
         mp_shown_path(shown, path);
         mp_message("%s.   Next: memprof report %s, or memprof plan --size batch=N for the largest batch", shown, shown);
     }

@@ -36,6 +36,19 @@ void mp_plan_json(struct mp_json *json, const struct mp_model *model)
         mp_json_number(json, "total_bytes", plan.total_bytes);
         mp_json_number(json, "devices", plan.devices);
         mp_json_text(json, "torch", *plan.torch ? plan.torch : NULL);
+        if (*plan.xla.version) {
+            const struct mp_plan_xla *xla = &plan.xla;
+            mp_json_object(json, "xla");
+            mp_json_text(json, "jax", xla->version);
+            mp_json_text(json, "program", xla->program);
+            mp_json_number(json, "peak_bytes", xla->peak);
+            mp_json_number(json, "argument_bytes", xla->arguments);
+            mp_json_number(json, "output_bytes", xla->output);
+            mp_json_number(json, "temporary_bytes", xla->temporaries);
+            mp_json_number(json, "held_bytes", xla->held);
+            mp_json_number(json, "limit_bytes", xla->limit);
+            mp_json_end_object(json);
+        }
         mp_json_text(json, "values", plan.values);
         mp_json_share(json, "selected", (uint64_t)(1e6 * plan.selected + 0.5), 1000000);
         mp_json_bool(json, "kernels_known", mp_plan_kernels_known(&plan));
@@ -115,8 +128,9 @@ void mp_plan_text(struct mp_text *text, const struct mp_model *model)
     struct mp_plan plan;
     mp_plan_find(model, &plan);
     if (plan.planned) {
-        mp_say(text, "\nplanned on %s, %s; PyTorch %s; values read back are %s\n", plan.device,
-               mp_bytes(plan.total_bytes), *plan.torch ? plan.torch : "unknown", plan.values);
+        char framework[160];
+        mp_say(text, "\nplanned on %s, %s; %s; values read back are %s\n", plan.device, mp_bytes(plan.total_bytes),
+               mp_plan_framework(&plan, framework, sizeof framework), plan.values);
         for (size_t i = 0; i < plan.estimated.count; i++)
             mp_say(text, "  estimated %s  %s (%s)\n",
                    plan.estimated.at[i].bytes == MP_BYTES_UNKNOWN ? "?" : mp_bytes(plan.estimated.at[i].bytes),

@@ -3,6 +3,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct {
@@ -54,10 +55,42 @@ EXPORTED cublasStatus_t cublasLtMatmulPreferenceCreate(void **to)
     return 0;
 }
 
+/* A matrix's attributes, by number (cublasLtMatrixLayoutAttribute_t). */
+enum { TYPE, ORDER, ROWS, COLUMNS, LEADING, BATCHES, ATTRIBUTES = 16 };
+struct layout {
+    uint64_t attributes[ATTRIBUTES];
+};
+
 EXPORTED cublasStatus_t cublasLtMatrixLayoutCreate(void **to, int type, uint64_t rows, uint64_t columns, int64_t stride)
 {
-    (void)type, (void)rows, (void)columns, (void)stride;
-    *to = &anything;
+    struct layout *layout = calloc(1, sizeof *layout);
+    *to = layout;
+    if (!layout) return CUBLAS_STATUS_ALLOC_FAILED;
+    *layout = (struct layout){
+        {[TYPE] = (uint64_t)type, [ROWS] = rows, [COLUMNS] = columns, [LEADING] = (uint64_t)stride, [BATCHES] = 1}};
+    return 0;
+}
+
+EXPORTED cublasStatus_t cublasLtMatrixLayoutDestroy(void *layout)
+{
+    free(layout);
+    return 0;
+}
+
+EXPORTED cublasStatus_t cublasLtMatrixLayoutSetAttribute(struct layout *layout, int which, const void *from,
+                                                         size_t bytes)
+{
+    if (which >= 0 && which < ATTRIBUTES && bytes <= sizeof *layout->attributes)
+        memcpy(&layout->attributes[which], from, bytes);
+    return 0;
+}
+
+EXPORTED cublasStatus_t cublasLtMatrixLayoutGetAttribute(const struct layout *layout, int which, void *to, size_t bytes,
+                                                         size_t *written)
+{
+    if (written) *written = bytes;
+    if (which < 0 || which >= ATTRIBUTES || bytes > sizeof *layout->attributes) return CUBLAS_STATUS_INVALID_VALUE;
+    memcpy(to, &layout->attributes[which], bytes);
     return 0;
 }
 

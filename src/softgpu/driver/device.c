@@ -275,6 +275,14 @@ static CUresult device_attribute(int *value, int attribute, CUdevice device)
     return CUDA_SUCCESS;
 }
 
+static CUresult pci_bus_id(char *text, int length, CUdevice device)
+{
+    int bus = 0;
+    CUresult result = device_attribute(&bus, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, device);
+    if (!result) snprintf(text, (size_t)length, "0000:%02x:00.0", (unsigned)bus);
+    return result;
+}
+
 static CUresult memory_info(size_t *free_bytes, size_t *total)
 {
     CUcontext context = soft_current();
@@ -291,4 +299,5 @@ ENTRY(cuDeviceGetUuid, device_uuid(uuid, dev), (CUuuid *, uuid), (CUdevice, dev)
 ENTRY(cuDeviceGetUuid_v2, device_uuid(uuid, dev), (CUuuid *, uuid), (CUdevice, dev))
 ENTRY(cuDeviceTotalMem_v2, device_total(bytes, dev), (size_t *, bytes), (CUdevice, dev))
 ENTRY(cuDeviceGetAttribute, device_attribute(pi, attrib, dev), (int *, pi), (int, attrib), (CUdevice, dev))
+ENTRY(cuDeviceGetPCIBusId, pci_bus_id(text, len, dev), (char *, text), (int, len), (CUdevice, dev))
 ENTRY(cuMemGetInfo_v2, memory_info(free, total), (size_t *, free), (size_t *, total))

@@ -233,6 +233,16 @@ static CUresult pointer_attribute(void *data, int attribute, CUdeviceptr address
     return CUDA_SUCCESS;
 }
 
+/* An attribute that an address does not have is 0. */
+static CUresult pointer_attributes(const int *attributes, unsigned count, void **data, CUdeviceptr address)
+{
+    for (unsigned i = 0; i < count; i++)
+        if (pointer_attribute(data[i], attributes[i], address)) memset(data[i], 0, sizeof(int));
+    return CUDA_SUCCESS;
+}
+
+ENTRY(cuPointerGetAttributes, pointer_attributes(attributes, numAttributes, data, ptr), (unsigned, numAttributes),
+      (int *, attributes), (void **, data), (CUdeviceptr, ptr))
 ENTRY(cuPointerGetAttribute, pointer_attribute(data, attribute, ptr), (void *, data), (int, attribute),
       (CUdeviceptr, ptr))
 ENTRY(cuMemGetAddressRange_v2, address_range(pbase, psize, dptr), (CUdeviceptr *, pbase), (size_t *, psize),

@@ -310,3 +310,14 @@ EXPORTED CUresult cuEventSynchronize(CUevent hEvent)
         ;
     return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
+
+/* Runs at once, without the lock: it may call the driver. */
+EXPORTED CUresult cuLaunchHostFunc(CUstream hStream, void (*fn)(void *data), void *userData)
+{
+    pthread_mutex_lock(&soft_lock);
+    bool known = soft_is_stream(hStream), captured = known && soft_capturing(hStream);
+    if (captured) soft_capture(hStream, CU_GRAPH_NODE_TYPE_HOST);
+    pthread_mutex_unlock(&soft_lock);
+    if (known && !captured) fn(userData);
+    return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}

@@ -144,12 +144,12 @@ static int copy_text(char *to, unsigned room, const char *text)
 
 EXPORTED int nvmlSystemGetDriverVersion(char *to, unsigned room)
 {
-    return initialized ? copy_text(to, room, "580.00.soft") : UNINITIALIZED;
+    return initialized ? copy_text(to, room, "580.0.0") : UNINITIALIZED;
 }
 
 EXPORTED int nvmlSystemGetNVMLVersion(char *to, unsigned room)
 {
-    return initialized ? copy_text(to, room, "13.580.00.soft") : UNINITIALIZED;
+    return initialized ? copy_text(to, room, "13.580.0.0") : UNINITIALIZED;
 }
 
 EXPORTED int nvmlSystemGetCudaDriverVersion(int *to)
@@ -278,6 +278,32 @@ EXPORTED int nvmlDeviceGetMinorNumber(const struct device *device, unsigned *to)
 {
     *to = (unsigned)device->physical;
     return initialized ? OK : UNINITIALIZED;
+}
+
+EXPORTED int nvmlDeviceGetCurrPcieLinkWidth(const struct device *device, unsigned *lanes)
+{
+    *lanes = 16;
+    return device ? OK : UNINITIALIZED;
+}
+
+EXPORTED int nvmlDeviceGetCurrPcieLinkGeneration(const struct device *device, unsigned *generation)
+{
+    *generation = 5;
+    return device ? OK : UNINITIALIZED;
+}
+
+struct fabric {
+    unsigned version;
+    unsigned char cluster[16];
+    int status;
+    unsigned clique;
+    unsigned char state;
+};
+
+EXPORTED int nvmlDeviceGetGpuFabricInfoV(const struct device *device, struct fabric *to)
+{
+    *to = (struct fabric){.version = to->version, .state = 0 /* not supported */};
+    return device ? OK : UNINITIALIZED;
 }
 
 EXPORTED int nvmlDeviceGetPciInfo_v3(const struct device *device, struct pci *to)
@@ -466,9 +492,24 @@ UNMEASURED(nvmlDeviceGetTotalEnergyConsumption, unsigned long long *)
 UNMEASURED(nvmlDeviceGetClockInfo, int, unsigned *)
 UNMEASURED(nvmlDeviceGetMaxClockInfo, int, unsigned *)
 UNMEASURED(nvmlDeviceGetFanSpeed, unsigned *)
+UNMEASURED(nvmlDeviceGetNvLinkState, unsigned, int *)
 UNMEASURED(nvmlDeviceGetPerformanceState, int *)
 UNMEASURED(nvmlDeviceGetEncoderUtilization, unsigned *, unsigned *)
 UNMEASURED(nvmlDeviceGetDecoderUtilization, unsigned *, unsigned *)
+
+struct field {
+    unsigned id, scope;
+    long long time, latency;
+    int type, result;
+    uint64_t value;
+};
+
+EXPORTED int nvmlDeviceGetFieldValues(const struct device *device, int count, struct field *fields)
+{
+    for (int i = 0; i < count; i++)
+        fields[i].result = NOT_SUPPORTED;
+    return device ? OK : UNINITIALIZED;
+}
 
 EXPORTED int nvmlDeviceGetNvLinkRemoteDeviceType(const struct device *device, unsigned link, int *to)
 {

@@ -98,10 +98,7 @@ EXPORTED cudaError_t cudaDeviceGetAttribute(int *value, int which, int device)
 EXPORTED cudaError_t cudaDeviceGetPCIBusId(char *text, int length, int device)
 {
     cudaError_t error = softrt_initialized();
-    if (!error && !softrt_has_device(device)) error = cudaErrorInvalidDevice;
-    if (!error)
-        snprintf(text, (size_t)length, "0000:%02x:00.0", (unsigned)attribute(CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, device));
-    return softrt_keep(error);
+    return softrt_keep(error ? error : soft_driver.cuDeviceGetPCIBusId(text, length, device));
 }
 
 EXPORTED cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer)

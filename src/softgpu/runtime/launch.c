@@ -72,6 +72,11 @@ EXPORTED cudaError_t __cudaGetKernel(void **to, const void *function)
     return cudaSuccess;
 }
 
+EXPORTED cudaError_t cudaGetFuncBySymbol(CUfunction *to, const void *function)
+{
+    return __cudaGetKernel((void **)to, function);
+}
+
 EXPORTED cudaError_t cudaLaunchKernel(const void *function, dim3 grid, dim3 block, void **arguments, size_t shared,
                                       cudaStream_t stream)
 {

@@ -65,6 +65,8 @@
     F(cuGraphGetNodes, 10000, cuGraphGetNodes)                                                                         \
     F(cuGraphNodeGetType, 10000, cuGraphNodeGetType)                                                                   \
     F(cuGraphDebugDotPrint, 11030, cuGraphDebugDotPrint)                                                               \
+    F(cuDeviceGetPCIBusId, 4010, cuDeviceGetPCIBusId)                                                                  \
+    F(cuLaunchHostFunc, 10000, cuLaunchHostFunc)                                                                       \
     F(cuThreadExchangeStreamCaptureMode, 10010, cuThreadExchangeStreamCaptureMode)                                     \
     F(cuEventCreate, 2000, cuEventCreate)                                                                              \
     F(cuEventDestroy, 4000, cuEventDestroy_v2)                                                                         \

@@ -80,13 +80,8 @@ EXPORTED cudaError_t cudaEventQuery(cudaEvent_t event)
     return error == CUDA_ERROR_NOT_READY ? error : softrt_keep(error);
 }
 
-EXPORTED cudaError_t cudaLaunchHostFunc(cudaStream_t stream, void (*function)(void *), void *data)
-{
-    (void)stream;
-    function(data);
-    return softrt_keep(softrt_ready());
-}
-
+FORWARD(cudaLaunchHostFunc, (cudaStream_t stream, void (*function)(void *), void *data),
+        cuLaunchHostFunc(stream, function, data))
 FORWARD(cudaGraphInstantiateWithFlags, (cudaGraphExec_t * to, cudaGraph_t graph, unsigned long long flags),
         cuGraphInstantiateWithFlags(to, graph, flags))
 FORWARD(cudaGraphLaunch, (cudaGraphExec_t graph, cudaStream_t stream), cuGraphLaunch(graph, stream))
