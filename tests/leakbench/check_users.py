@@ -72,6 +72,13 @@ class Users(harness.TestCase):
         self.judge("cleared_seldom")
         self.judge("cleared_seldom", "--mended")
 
+    def test_a_cache_that_several_lines_replace(self):
+        for mended, verdict in (((), "unknown"), (("--mended",), "clean")):
+            recording, _ = self.record("one_cache", "--steps", "400", *mended)
+            leaks = harness.answer("leaks", recording)
+            self.assertEqual(leaks["verdict"], verdict, leaks)
+            self.assertEqual("memory grew until the end" in str(leaks["reason"]), not mended)
+
     def test_cells(self):
         self.judge("notebook")
         self.judge("notebook", "--mended")

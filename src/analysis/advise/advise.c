@@ -262,8 +262,7 @@ static uint32_t *find_leaking(const struct adviser *a, const struct mp_leaks *le
         const struct mp_leak_finding *finding = &leaks->findings.at[i];
         if (finding->sum.sites) { /* the first finding of a cause */
             struct mp_change change = leak_change(leaks, finding);
-            bool keeps = mp_leak_is_leak(finding) ||
-                         (finding->class == MP_LEAK_RETAINED_ONCE && (change.variable || change.advice));
+            bool keeps = mp_leak_is_leak(finding) && finding->confidence != MP_LEAK_POSSIBLE;
             const struct mp_holders_site *held = finding->held;
             bool waits = held && held->count && mp_holder_awaits_gc(&leaks->holders.holders.at[held->first]);
             /* If it waits for Python's collector, held.c knows how much of it is in use. */

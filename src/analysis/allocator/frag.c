@@ -5,6 +5,7 @@
 
 #include "analysis/allocator/torch_replay.h"
 #include "analysis/device/device_free.h"
+#include "analysis/device/plan.h"
 #include "analysis/leaks/leaks.h"
 #include "analysis/sites/level.h"
 #include "base/memory.h"
@@ -70,7 +71,8 @@ static enum mp_status find_leaking(const struct mp_model *model, const struct mp
     *bytes = 0;
     if (status) return status;
     for (size_t i = 0; i < leaks.findings.count; i++)
-        if (mp_leak_is_leak(&leaks.findings.at[i]) && leaks.findings.at[i].track == frag->track)
+        if (mp_leak_is_leak(&leaks.findings.at[i]) && leaks.findings.at[i].track == frag->track &&
+            leaks.findings.at[i].confidence != MP_LEAK_POSSIBLE)
             *bytes += leaks.findings.at[i].bytes;
     mp_leaks_free(&leaks);
     return MP_OK;
@@ -103,7 +105,12 @@ static uint64_t free_outside(const struct mp_model *model, uint16_t track, uint3
     mp_device_free_start(&room, model, mp_track_below(model, track));
     for (uint32_t event = 0; event <= oom; event++)
         mp_device_free_follow(&room, event);
-    return mp_device_free_now(&room);
+    uint64_t now = mp_device_free_now(&room);
+    struct mp_plan plan; /* leaves room for the context and libraries */
+    mp_plan_find(model, &plan);
+    uint64_t left_out = plan.planned ? plan.estimated_bytes : 0;
+    mp_plan_free(&plan);
+    return now == MP_BYTES_UNKNOWN || now > left_out ? now - (now == MP_BYTES_UNKNOWN ? 0 : left_out) : 0;
 }
 
 /* The highest allocated bytes before the out-of-memory. */
@@ -209,6 +216,7 @@ static enum mp_status frag_judge_oom(const struct mp_model *model, const struct 
     enum mp_status status = find_cause(model, history, frag, error);
     if (oom->cause != MP_OOM_LIMIT) return status;
     oom->would_fit.count = 0;
+    oom->full = false;
     oom->further = MP_BYTES_UNKNOWN;
     oom->tried = false;
     return status;

@@ -1,5 +1,7 @@
 #include "analysis/leaks/leak_confidence.h"
 
+#include <string.h>
+
 #include "analysis/leaks/leak_limits.h"
 #include "base/words.h"
 
@@ -10,14 +12,28 @@ static bool is_from_root(const struct mp_holder *holder)
            !mp_holder_is_native_graph(holder->path);
 }
 
+/* True if the blocks are saved for a backward pass, and none has run: the first one may free them. */
+static bool awaits_backward(const struct mp_leak_finding *finding, const struct mp_holder *holder)
+{
+    return finding->untrained && holder && strstr(holder->path, ".grad_fn");
+}
+
+/* True if the holder has most of the blocks that the look saw, and the look saw not too few. */
+static bool explains(const struct mp_leak_finding *finding, const struct mp_holder *holder)
+{
+    return !finding->held || (holder->blocks * 2 >= finding->held->blocks &&
+                              finding->held->blocks * MP_LEAK_SEEN_PART >= finding->blocks);
+}
+
 /* The first missing fact; NULL: none. */
 static const char *missing_fact(const struct mp_leak_finding *finding, const struct mp_holder *holder, bool guessed)
 {
     bool each = finding->births >= MP_LEAK_EACH_STEP * finding->why.steps;
     if (finding->class == MP_LEAK_HIDDEN) return "no recorded block explains the growth";
-    if (finding->maybe_request) return "the steps may be one request, whose results are freed when it ends";
+    if (finding->maybe_request) return "the steps may be one request or forward, whose blocks are freed when it ends";
     if (guessed) return "the steps are guessed from the order of allocations";
     if (!holder) return "no look for holders found a path to the blocks";
+    if (!explains(finding, holder)) return "no look saw most of the blocks at one holder";
     if (!is_from_root(holder)) return "the path to the blocks does not begin at a name of the program";
     if (finding->twins.whole) return "it did not grow in each step, and in few repetitions";
     if (finding->why.old_freed) return "some of its blocks were freed after many steps";
@@ -40,6 +56,7 @@ void mp_leak_confide(struct mp_leak_finding *finding, const struct mp_holder *ho
     }
     if (!mp_leak_is_leak(finding)) return;
     bool rooted = is_from_root(holder);
+    finding->maybe_request |= awaits_backward(finding, holder);
     finding->missing = missing_fact(finding, holder, guessed);
     finding->confidence = finding->maybe_request || guessed || (finding->twins.whole && !rooted) ? MP_LEAK_POSSIBLE
                           : finding->missing                                                     ? MP_LEAK_PROBABLE

@@ -67,6 +67,7 @@ struct mp_leak_finding {
     bool regrown;       /* one block, replaced by a larger one in every step */
     bool follows;       /* class hidden: it grows less than the recorded blocks, so it may be their Python objects, or
                          * holes */
+    bool untrained;     /* no backward pass and no optimizer ran, and nobody marked the steps */
     bool maybe_request; /* or the blocks are results of one long request, freed when it ended */
     uint16_t track;
     uint32_t stack;         /* the place's heaviest site (leak_places.h); 0: none */

@@ -23,10 +23,11 @@ struct part {
 };
 
 /* The process's share of a device, by the last sample. On the host, pages of files do not count, as many are only read
- * (page cache). */
+ * (page cache). Its own shared memory counts, which is among them. */
 struct share {
-    uint32_t counter, files; /* string ids; 0: none */
-    uint64_t value, in_files;
+    uint32_t counter, files, own; /* string ids; 0: none */
+    uint64_t value, in_files, own_shared;
+    bool planned; /* on the host of a plan, which grows by itself */
 };
 
 /* The steps in equal parts. The first quarter of the parts is the warm-up. */
@@ -103,7 +104,9 @@ static bool follow_share(struct share *share, const struct mp_sample *sample, ui
 {
     if (sample->counter == share->files && share->files) share->in_files = sample->value;
     if (sample->counter == share->counter) share->value = sample->value;
-    *now = share->value > share->in_files ? share->value - share->in_files : 0;
+    if (sample->counter == share->own && share->own) share->own_shared = sample->value;
+    uint64_t files = share->in_files > share->own_shared ? share->in_files - share->own_shared : 0;
+    *now = share->value > files ? share->value - files : 0;
     return sample->counter == share->counter;
 }
 
@@ -258,9 +261,9 @@ static void look_at(const struct mp_model *model, const struct mp_step *steps, u
     fill_parts(&sweep, steps, last, *share, &parts);
     bool much;
     if (judge(&parts, last, &finding, &much) && !is_explained(findings, finding.bytes_per_step)) {
-        if (!parts.brief && much && last + 1 >= MP_LEAK_STEPS)
+        if (!parts.brief && much && last + 1 >= MP_LEAK_STEPS && !share->planned && finding.track != MP_TRACK_NONE)
             mp_vec_add(findings, finding);
-        else if (finding.bytes > unsure->bytes)
+        else if ((!share->planned || finding.bytes >= MP_LEAK_GROWN_PLAN) && finding.bytes > unsure->bytes)
             *unsure = finding;
     }
     free(sweep.role);
@@ -268,10 +271,10 @@ static void look_at(const struct mp_model *model, const struct mp_step *steps, u
     free(sweep.levels);
 }
 
-static uint32_t find_counter(const struct mp_model *model, uint32_t device, const char *suffix)
+static uint32_t find_counter(const struct mp_model *model, const char *device, const char *suffix)
 {
     char name[128];
-    snprintf(name, sizeof name, "%s/%s", mp_model_text(model, model->devices.at[device].name), suffix);
+    snprintf(name, sizeof name, "%s/%s", device, suffix);
     for (size_t i = 0; i < model->samples.count; i++)
         if (!strcmp(mp_model_text(model, model->samples.at[i].counter), name)) return model->samples.at[i].counter;
     return 0;
@@ -281,16 +284,23 @@ void mp_leak_find_hidden(const struct mp_model *model, const struct mp_steps *st
                          const struct mp_leak_places *places, struct mp_leak_findings *findings,
                          struct mp_leak_finding *unsure)
 {
+    const struct mp_step *at = steps->at + places->first_step;
     struct mp_plan plan;
+    struct share host = {.counter = find_counter(model, "cpu", "resident"),
+                         .files = find_counter(model, "cpu", "shared"),
+                         .own = find_counter(model, "cpu", "shared/own")};
+    uint32_t cpu = MP_NONE; /* the host is read even if the recording has no blocks of it */
     if (!places->enough || places->last < MP_LEAK_PARTS_LEAST) return;
     mp_plan_find(model, &plan);
-    bool planned = plan.planned;
+    host.planned = plan.planned;
     mp_plan_free(&plan);
     for (uint32_t device = 0; device < model->devices.count; device++) {
-        bool is_host = !strcmp(mp_model_text(model, model->devices.at[device].name), "cpu");
-        struct share share = {find_counter(model, device, is_host ? "resident" : "process"),
-                              is_host ? find_counter(model, device, "shared") : 0, 0, 0};
-        if ((planned && is_host) || !share.counter || track_of(model, device) == MP_TRACK_NONE) continue;
-        look_at(model, steps->at + places->first_step, places->last, device, &share, is_host, findings, unsure);
+        const char *name = mp_model_text(model, model->devices.at[device].name);
+        struct share share = {.counter = find_counter(model, name, "process")};
+        if (!strcmp(name, "cpu"))
+            cpu = device;
+        else if (share.counter && track_of(model, device) != MP_TRACK_NONE)
+            look_at(model, at, places->last, device, &share, false, findings, unsure);
     }
+    if (host.counter) look_at(model, at, places->last, cpu, &host, true, findings, unsure);
 }

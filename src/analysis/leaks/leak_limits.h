@@ -18,12 +18,15 @@
 #define MP_LEAK_STEPS         12
 #define MP_LEAK_GUESSED_STEPS 40
 #define MP_LEAK_WORTH_BYTES   (1u << 20)
+#define MP_LEAK_LEVEL_PARTS   16
+#define MP_LEAK_SEGMENTS_USED 0.8
 /* leak_twins.h */
 #define MP_LEAK_TWINS        5
 #define MP_LEAK_TWINS_APART  2
 #define MP_LEAK_TWINS_DIFFER 16
 /* leak_confidence.h */
 #define MP_LEAK_EACH_STEP 0.9
+#define MP_LEAK_SEEN_PART 4
 /* leak_regrown.h */
 #define MP_LEAK_REGROWN_STEPS 24
 #define MP_LEAK_REGROWN_MOST  4
@@ -35,6 +38,7 @@
 #define MP_LEAK_READ_WITHIN_MS 100
 #define MP_LEAK_GROWN_MIN      (16u << 20)
 #define MP_LEAK_GROWN_SOME     (4u << 20)
+#define MP_LEAK_GROWN_PLAN     (128u << 20)
 #define MP_LEAK_SHARE_MIN      0.05
 #define MP_LEAK_BYTES_A_BLOCK  4096
 /* leak_slope.h */

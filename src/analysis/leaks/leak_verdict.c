@@ -6,6 +6,7 @@
 #include "base/units.h"
 #include "model/stack.h"
 #include "model/steps_loop.h"
+#include "model/track.h"
 
 #define SAY(...) snprintf(reason, size, __VA_ARGS__)
 
@@ -17,9 +18,10 @@ static const char *plural(size_t count)
 static void tell_unsure_growth(const struct mp_leak_finding *growth, char *reason, size_t size)
 {
     char grown[MP_UNIT_TEXT], each[MP_UNIT_TEXT];
-    SAY("the process grew by %s, %s a step, outside of recorded blocks (NumPy, Python objects, malloc); snapshot "
+    SAY("the process grew by %s, %s a step, outside of recorded blocks (NumPy, Python objects, malloc%s); snapshot "
         "--host records what keeps it, a longer recording whether it goes on",
-        mp_format_bytes(grown, growth->bytes), mp_format_bytes(each, (uint64_t)growth->bytes_per_step));
+        mp_format_bytes(grown, growth->bytes), mp_format_bytes(each, (uint64_t)growth->bytes_per_step),
+        growth->track == MP_TRACK_NONE ? ", tensors on the CPU" : "");
 }
 
 static void tell_caches(const struct mp_model *model, const struct mp_leak_signs *signs, char *reason, size_t size)
@@ -75,9 +77,13 @@ enum mp_verdict mp_leak_verdict(const struct mp_model *model, const struct mp_st
         tell_caches(model, signs, reason, size);
     else if (mp_damage_any(&model->damage))
         SAY("nothing keeps growing in the part of the file that could be read");
-    else if (signs->grows && steps->guessed && !signs->findings)
+    else if (signs->grows && !signs->findings && steps->guessed)
         SAY("memory grew, but no site in most of %u steps inferred from the order of allocations; call %s in the loop",
             signs->steps, native ? "memprof_step()" : "libmemprof.step()");
+    else if (signs->grows && !signs->findings)
+        SAY("memory grew until the end, but no site in most of %u steps; several may replace each other's blocks by "
+            "larger ones, as a cache does",
+            signs->steps);
     return *reason ? MP_VERDICT_UNKNOWN : MP_VERDICT_CLEAN;
 }
 

@@ -159,12 +159,14 @@ static void take_finding(struct judge *judge, const struct mp_leak_place *place,
 {
     const struct mp_leak_evidence *evidence = &growing->evidence;
     struct mp_leak_finding finding = finding_of(judge, place, growing);
+    finding.untrained = judge->one_loop;
     if (evidence->growth == MP_GROWTH_ONCE) {
         finding.bytes_per_step = finding.blocks_per_step = 0;
         finding.why.test = MP_LEAK_BY_REST;
     } else {
         finding.class = mp_leak_classify(judge->model, &judge->places, place, evidence);
-        finding.eta_oom_steps = steps_to_full(judge->model, &finding, mp_leak_slope_rate(&growing->slope));
+        if (finding.class != MP_LEAK_FRAGMENTATION)
+            finding.eta_oom_steps = steps_to_full(judge->model, &finding, mp_leak_slope_rate(&growing->slope));
         if (!finding.uneven) finding.at_twice = (uint64_t)mp_leak_slope_at(&growing->slope, judge->places.last);
         finding.maybe_request = mp_leak_is_leak(&finding) && may_be_request(judge, place);
     }
@@ -262,6 +264,18 @@ static void judge_with_replaced(const struct judge *judge, const struct mp_leak_
     mp_vec_free(&lives);
 }
 
+/* True if blocks once filled most of what PyTorch's allocator reserved on the track's device. */
+static bool are_segments_needed(const struct mp_model *model, uint16_t driver)
+{
+    for (uint16_t track = 0; track < model->tracks.count; track++) {
+        const struct mp_model_track_sum *sums = &model->sums.at[track];
+        if (model->tracks.at[track].device == model->tracks.at[driver].device &&
+            model->tracks.at[track].layer == MP_LAYER_TORCH && sums->reserved_peak_bytes != MP_BYTES_UNKNOWN)
+            return (double)sums->peak_bytes >= MP_LEAK_SEGMENTS_USED * (double)sums->reserved_peak_bytes;
+    }
+    return false;
+}
+
 static void judge_place(struct judge *judge, const struct mp_leak_place *place)
 {
     struct mp_leak_growing growing = {.regrown = false};
@@ -274,11 +288,12 @@ static void judge_place(struct judge *judge, const struct mp_leak_place *place)
     bool grows = evidence->growth == MP_GROWTH_LEAK && judge->signs.steps >= judge->signs.needed;
     if (!grows && take_twins(judge, place, &growing)) return;
     if (evidence->growth == MP_GROWTH_NONE || (!growing.regrown && was_cleared(judge, place, evidence->births))) return;
-    /* A few segments are what their blocks need, which have a track of their own. */
-    if (!grows && mp_leak_is_segment(judge->model, place)) return;
+    /* Segments that their blocks need: these have a track of their own. */
+    if (mp_leak_is_segment(judge->model, place) && (!grows || are_segments_needed(judge->model, place->track))) return;
     if (evidence->growth == MP_GROWTH_ONCE && growing.slope.bytes < MP_LEAK_WORTH_BYTES) return;
+    bool again = evidence->births > 1u + (evidence->first < MP_LEAK_WARM_UP); /* behind the warm-up */
     judge->signs.few += evidence->growth == MP_GROWTH_FEW || (evidence->growth == MP_GROWTH_LEAK && !grows) ||
-                        (evidence->growth == MP_GROWTH_ONCE && evidence->births > 1);
+                        (evidence->growth == MP_GROWTH_ONCE && again);
     judge->signs.paused += evidence->growth == MP_GROWTH_PAUSED;
     if (grows || evidence->growth == MP_GROWTH_ONCE) take_finding(judge, place, &growing);
 }
@@ -301,33 +316,33 @@ static void drop_consequences(const struct mp_model *model, struct mp_leaks *lea
     leaks->findings.count = kept;
 }
 
-/* True if the minimum between steps is higher in the last third than in the first. The first few steps, which make
- * lasting blocks, do not count. Guessed steps may be parts of steps, so the minimum must at least double, and rise by
- * MP_LEAK_WORTH_BYTES. */
-static bool level_grows(const struct judge *judge)
+/* The bytes by which the level between steps rises until the end: in each part of the later half, the lowest level is
+ * higher than in the part before. 0: it rests, or fell. */
+static uint64_t level_growth(const struct judge *judge)
 {
-    uint32_t last = judge->places.last, third = last / 3, k = 0;
-    uint64_t level = 0, first = UINT64_MAX, end = UINT64_MAX;
-    if (!judge->places.enough || third < 2) return false;
+    uint32_t last = judge->places.last, parts = last < 2 * MP_LEAK_LEVEL_PARTS ? last / 2 : MP_LEAK_LEVEL_PARTS, k = 0;
+    uint64_t lowest[MP_LEAK_LEVEL_PARTS];
+    if (!judge->places.enough || parts < 2) return 0;
+    memset(lowest, 0xff, sizeof lowest);
     const struct mp_step *steps = &judge->steps->at[judge->places.first_step];
     struct mp_level *levels = mp_alloc_zeroed(judge->model->tracks.count, sizeof *levels);
     for (uint16_t track = 0; track < judge->model->tracks.count; track++)
         levels[track] = mp_level_start(judge->model, track);
-    for (uint32_t event = 0; k <= last; event++) {
-        if (event == steps[k].first) {
-            level = 0;
+    for (uint32_t event = 0; k < last && event < judge->model->events.count; event++) {
+        while (k < last && event == steps[k].first) {
+            uint64_t level = 0, *low = &lowest[(uint64_t)k++ * parts / last];
             for (uint16_t track = 0; track < judge->model->tracks.count; track++)
                 if (judge->query->track == MP_TRACK_NONE || judge->query->track == track) level += levels[track].bytes;
-            if (k > 1 && k <= third && level < first) first = level;
-            if (k > last - third && level < end) end = level;
-            k++;
+            if (level < *low) *low = level;
         }
         if (judge->model->events.type[event] <= MP_EVENT_RESIZE)
             mp_level_apply(&levels[judge->model->events.track[event]], judge->model, judge->model->events.track[event],
                            event);
     }
     free(levels);
-    return end > first && (!judge->steps->guessed || (end > 2 * first && end - first >= MP_LEAK_WORTH_BYTES));
+    for (uint32_t part = parts / 2; part < parts; part++)
+        if (lowest[part] <= lowest[part - 1]) return 0;
+    return lowest[parts - 1] - lowest[parts / 2 - 1];
 }
 
 static void find_growing(struct judge *judge)
@@ -361,7 +376,9 @@ static void find_growing(struct judge *judge)
     }
     signs->findings = leaks->findings.count;
     signs->leaks = leaks->leaks;
-    signs->grows = leaks->grows = level_grows(judge);
+    uint64_t grown = level_growth(judge);
+    leaks->grows = grown && (!judge->steps->guessed || grown >= MP_LEAK_WORTH_BYTES);
+    signs->grows = grown >= MP_LEAK_WORTH_BYTES && !query->filter && !leaks->suppressed_findings;
     leaks->caches = signs->caches;
     leaks->unsure_growth = signs->unsure_growth;
     leaks->verdict = mp_leak_verdict(judge->model, judge->steps, signs, leaks->reason, sizeof leaks->reason);

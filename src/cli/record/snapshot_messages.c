@@ -97,7 +97,8 @@ static void say_cause(const struct mp_model *model, uint32_t event)
     if (mp_frag_find(model, &query, &frag, &ignored)) return;
     if (mp_oom_cause_name(frag.oom.cause)) mp_message("  cause: %s", mp_oom_cause_text(&frag.oom));
     for (size_t i = 0; i < frag.oom.would_fit.count && i < REMEDIES; i++)
-        mp_message("  %s would have fitted it (replayed)", frag.oom.would_fit.at[i]);
+        mp_message("  %s would have fitted it (replayed)%s", frag.oom.would_fit.at[i],
+                   frag.oom.further < frag.oom.requested ? ", and not one more such request" : "");
     mp_frag_free(&frag);
 }
 

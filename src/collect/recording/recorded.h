@@ -133,7 +133,7 @@ struct mp_recording {
     struct mp_bound bound;
     uint64_t id; /* the spool's number when this recording began */
     uint64_t events, events_since_base, last_write_ns, first_sample_ns, last_sample_ns;
-    uint64_t resident_bytes, shared_bytes; /* last sampled */
+    uint64_t resident_bytes, shared_bytes, own_shared_bytes; /* last sampled */
     /* For a worker: the most bytes of pages that it shared with its parent, and the most that it has copied of
      * these. */
     uint64_t last_private_ns, inherited_bytes, copied_bytes;

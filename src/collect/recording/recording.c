@@ -123,6 +123,23 @@ static void sample_copied(struct mp_recording *recording, uint64_t now)
     if (copied > recording->copied_bytes) recording->copied_bytes = copied;
 }
 
+/* Shared memory of the process that is no file's, less what the recorder has of it: the program's own. */
+static void sample_own_shared(struct mp_recording *recording, uint64_t now)
+{
+    char path[64], line[128];
+    unsigned long long kib = 0;
+    struct stat spool;
+    snprintf(path, sizeof path, "/proc/%u/status", recording->pid);
+    FILE *file = fopen(path, "re");
+    while (file && !kib && fgets(line, sizeof line, file))
+        if (sscanf(line, "RssShmem: %llu", &kib) == 1) break;
+    if (file) fclose(file);
+    if (fstat(recording->spool.fd, &spool)) return;
+    uint64_t all = (uint64_t)kib << 10, ours = (uint64_t)spool.st_blocks * 512;
+    if (all > ours || recording->own_shared_bytes)
+        sample_one(recording, "cpu/shared/own", now, all > ours ? all - ours : 0, &recording->own_shared_bytes);
+}
+
 /* Resident and shared memory of the process, from /proc/PID/statm (pages). */
 static void sample_memory(struct mp_recording *recording)
 {
@@ -143,6 +160,7 @@ static void sample_memory(struct mp_recording *recording)
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     sample_one(recording, "cpu/resident", now, resident * page, &recording->resident_bytes);
     sample_one(recording, "cpu/shared", now, shared * page, &recording->shared_bytes);
+    sample_own_shared(recording, now);
     sample_copied(recording, now);
 }
 

@@ -293,6 +293,8 @@ const char *mp_oom_cause_text(const struct mp_frag_oom *oom)
     };
     if (oom->exceeds_device) return "capacity: the request alone is larger than the device's memory";
     if (oom->full && oom->cause == MP_OOM_CAPACITY) return "capacity: live blocks alone fill the memory";
+    if (oom->cause == MP_OOM_FRAGMENTATION && oom->further < oom->requested)
+        return "fragmentation, or capacity: free memory adds up to this request, but not to another one like it";
     return causes[oom->cause];
 }
 
@@ -322,7 +324,8 @@ static void put_oom(struct mp_text *text, const struct mp_model *model, const st
         mp_say(text, "%s%s", i > 1 ? ", " : "  so would ", oom->would_fit.at[i]);
     if (oom->would_fit.count > 1) mp_say(text, "\n");
     if (oom->would_fit.count && oom->further != MP_BYTES_UNKNOWN)
-        mp_say(text, "  after it, at most %s are left for the rest of the program\n", mp_bytes(oom->further));
+        mp_say(text, "  after it, at most %s are left for the rest of the program%s\n", mp_bytes(oom->further),
+               oom->further < oom->requested ? ", too little for another such request" : "");
     if (oom->tried && !oom->would_fit.count)
         mp_say(text, "  no tried setting of the allocator would have fitted it (replayed)\n");
 }

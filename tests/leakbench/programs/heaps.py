@@ -4,7 +4,10 @@
 A line for each has its name, its process and the bytes of heap that it kept per step.
 """
 
+import mmap
+import tempfile
 import time
+from multiprocessing import shared_memory
 
 import torch
 
@@ -41,6 +44,28 @@ def lists(steps, _):
     return SIZE
 
 
+def shared_blocks(steps, _):
+    kept = []
+    work(steps, lambda number: fill(kept, shared_memory.SharedMemory(create=True, size=SIZE)))
+    for each in kept:
+        each.unlink()
+    return SIZE
+
+
+def fill(kept, block):
+    block.buf[:] = b"x" * SIZE
+    kept.append(block)
+
+
+def a_file_s_pages(steps, _):
+    """The kernel may drop them at any time."""
+    with tempfile.TemporaryFile() as file:
+        file.truncate(steps * SIZE)
+        pages = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+        work(steps, lambda number: sum(pages[number * SIZE:(number + 1) * SIZE:4096]))
+    return 0
+
+
 def a_window(steps, _):
     kept = {}
     work(steps, lambda number: kept.update({number % 8: bytearray(b"x" * SIZE)}))
@@ -53,7 +78,8 @@ def a_preload(steps, _):
     return 0
 
 
-FUNCTIONS = {function.__name__: function for function in (bytearrays, strings, lists, a_window, a_preload)}
+FUNCTIONS = {function.__name__: function for function in (bytearrays, strings, lists, shared_blocks, a_file_s_pages, a_window,
+                                                           a_preload)}
 
 if __name__ == "__main__":
     forked.main(FUNCTIONS, __doc__)

@@ -244,8 +244,19 @@ def cleared_seldom(steps, mended):
     return steps, None
 
 
+def one_cache(steps, mended):
+    """A cache of keys that all prompts share: two lines in turn replace it by a larger one."""
+    model, cache = nn.Linear(WIDTH, WIDTH).eval(), torch.empty(0, WIDTH)
+    with torch.no_grad():
+        for _ in range(steps // 8):
+            cache = torch.cat((cache[:0] if mended else cache, model(torch.randn(2000, WIDTH))))
+            for _ in range(7):
+                cache = torch.cat((cache, model(torch.randn(10, WIDTH))))
+    return steps, None
+
+
 WHAT = {function.__name__: function for function in (
-    trainer, generation, answers, notebook, search_and_train, cleared_seldom)}
+    trainer, generation, answers, notebook, search_and_train, cleared_seldom, one_cache)}
 NO_LEAK = {"search_and_train"}  # in either form
 
 if __name__ == "__main__":
