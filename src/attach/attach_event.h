@@ -8,7 +8,7 @@
 
 #include <linux/types.h>
 
-/* A probe's cookie: the probe's number in the table of attach_probes.h, and these bits. */
+/* A probe's cookie: the probe's number in the table of attach_driver.h, and these bits. */
 #define MP_ATTACH_PROBE_MASK 0xff
 #define MP_ATTACH_RETURNS    0x100  /* the event is complete when the call returns */
 #define MP_ATTACH_STACK      0x200  /* the event carries a stack */

@@ -9,7 +9,6 @@
 
 #include "capture/hooks/hooks.h"
 #include "capture/native/loaded.h"
-#include "capture/native/module.h"
 
 #define EXPORTED __attribute__((visibility("default")))
 

@@ -20,6 +20,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "capture/native/walk_libunwind.h"
+
 #define MP_KNOWN_FRAMES (1 << 14) /* most frames; when all are in use, all are forgotten */
 
 struct mp_known_frame {
@@ -51,19 +53,6 @@ void mp_native_walk_forget(void);
  * unknown. */
 bool mp_native_same_stack(const struct mp_known_frames *known, uintptr_t inner, uintptr_t outer);
 
-enum mp_walk_end {
-    MP_WALK_WHOLE,  /* up to the outermost frame, or to `end` */
-    MP_WALK_PASSED, /* up to the outermost frame, past `end`, which lies on another stack */
-    MP_WALK_FULL,   /* `room` is used up */
-    MP_WALK_LOST,   /* the last frame's caller cannot be found */
-};
-
-struct mp_walked {
-    int count;
-    enum mp_walk_end end;
-    uint64_t hash; /* of the addresses and of `end` */
-};
-
 /* Writes at most `room` return addresses, innermost first. `frame` is the __builtin_frame_address(0) of a function that
  * stays on the stack: the walk begins at that function's caller. It ends before the frame that contains the address
  * `end` (UINTPTR_MAX: at the outermost). `generation` changes whenever code may have been unloaded. */
@@ -71,9 +60,6 @@ struct mp_walked mp_native_walk(struct mp_known_frames *known, uint64_t generati
                                 void **addresses, int room);
 
 /* Does the same, more slowly, and gives each frame's place on the stack: [low, high). Returns the number of frames. */
-struct mp_native_frame {
-    uintptr_t address, low, high;
-};
 int mp_native_walk_frames(struct mp_known_frames *known, uint64_t generation, const void *frame,
                           struct mp_native_frame *frames, int room);
 

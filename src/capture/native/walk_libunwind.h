@@ -2,7 +2,26 @@
  * may allocate. */
 #pragma once
 
-#include "capture/native/walk.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+enum mp_walk_end {
+    MP_WALK_WHOLE,  /* up to the outermost frame, or to `end` */
+    MP_WALK_PASSED, /* up to the outermost frame, past `end`, which lies on another stack */
+    MP_WALK_FULL,   /* `room` is used up */
+    MP_WALK_LOST,   /* the last frame's caller cannot be found */
+};
+
+struct mp_walked {
+    int count;
+    enum mp_walk_end end;
+    uint64_t hash; /* of the addresses and of `end` */
+};
+
+/* A frame and its place on the stack: [low, high). */
+struct mp_native_frame {
+    uintptr_t address, low, high;
+};
 
 /* Called by the constructor. False: libunwind is not installed; the other functions then find nothing. */
 bool mp_libunwind_start(void);

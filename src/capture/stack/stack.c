@@ -9,7 +9,7 @@
 #include "capture/core/tables.h"
 #include "capture/core/tag_cache.h"
 #include "capture/core/thread.h"
-#include "capture/native/module.h"
+#include "capture/native/loaded.h"
 #include "capture/python/module_paths.h"
 
 static struct mp_tag_cache stacks, frames;

@@ -10,7 +10,7 @@
 #include "capture/torch/torch.h"
 
 #include "capture/core/recorder.h"
-#include "capture/native/module.h"
+#include "capture/native/loaded.h"
 #include "capture/native/next.h"
 #include "capture/torch/operators.h"
 #include "wire/c10.h"

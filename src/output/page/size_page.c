@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/units.h"
-#include "output/form/document.h"
 #include "output/form/plot.h"
+#include "output/form/text.h"
 #include "output/report/advise.h"
 #include "output/report/reports.h"
 #include "output/report/size_parts.h"

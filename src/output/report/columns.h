@@ -9,7 +9,6 @@
 #include <stddef.h>
 
 #include "base/json.h"
-#include "output/form/document.h"
 #include "output/form/text.h"
 #include "output/report/sites.h"
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "analysis/sites/compare.h"
-#include "output/form/document.h"
+#include "output/form/text.h"
 #include "output/report/reports.h"
 
 /* Facts about one of the recordings, which are in the order in which the user named them. */

@@ -10,7 +10,6 @@
 #include "model/builder.h"
 #include "model/stack_facts.h"
 #include "output/page/page.h"
-#include "output/page/page_data.h"
 #include "output/page/page_pack.h"
 
 /* Takes the page's text over from a file, with a NUL at its end. */

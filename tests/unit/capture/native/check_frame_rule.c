@@ -10,7 +10,7 @@
 
 #include "unit/suite.h"
 
-#include "capture/native/module.h"
+#include "capture/native/loaded.h"
 
 #if defined(__x86_64__)
 
