@@ -156,7 +156,7 @@ struct mp_spool_snapshot_answer {
     _Atomic uint32_t written; /* 1: the file is whole */
 };
 
-/* The collector's request for a look for holders of tensors (capture/torch/torch.h). It numbers its requests of all
+/* The collector's request for a look for holders of tensors (capture/torch/holders.h). It numbers its requests of all
  * kinds; no number repeats in a session. */
 struct mp_spool_look {
     _Atomic uint32_t asked;     /* number of the request; 0: none. The collector withdraws a request that was not begun

@@ -17,8 +17,10 @@
 #include "capture/python/module_paths.h"
 #include "capture/python/python_stack.h"
 #include "capture/stack/stack.h"
+#include "capture/torch/holders.h"
 #include "capture/torch/operators.h"
 #include "capture/torch/torch.h"
+#include "capture/torch/torch_history.h"
 
 #define ANSWER_WAIT_NS   (100 * MP_NS_PER_MS)
 #define SNAPSHOT_WAIT_NS (30 * MP_NS_PER_SECOND)

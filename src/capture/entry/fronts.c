@@ -8,6 +8,7 @@
 #include "capture/stack/stack.h"
 #include "capture/torch/operators.h"
 #include "capture/torch/torch.h"
+#include "capture/torch/torch_history.h"
 
 static const struct mp_front *const fronts[] = {
     &mp_tables_front,

@@ -8,8 +8,8 @@
  * members), torch/csrc/autograd/engine.cpp (the queue; which thread runs a node). PyTorch takes numbers without holding
  * a lock.
  *
- * Nodes that were made before the recording, or too long ago (capture/torch/torch.h), have no stored path. Stacks of
- * allocations in these nodes stay as they are.
+ * Nodes that were made before the recording, or too long ago (capture/torch/creations.h), have no stored path. Stacks
+ * of allocations in these nodes stay as they are.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -19,6 +19,7 @@
 #include "capture/core/recorder.h"
 #include "capture/native/next.h"
 #include "capture/stack/stack.h"
+#include "capture/torch/creations.h"
 #include "capture/torch/torch.h"
 
 #define TAKE_NUMBER   "_ZN2at15sequence_number17get_and_incrementEv"

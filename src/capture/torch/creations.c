@@ -1,4 +1,6 @@
-#include "capture/torch/torch.h"
+#include "capture/torch/creations.h"
+
+#include <stdatomic.h>
 
 #include "base/hash.h"
 #include "capture/core/room.h"

@@ -1,4 +1,4 @@
-#include "capture/torch/torch.h"
+#include "capture/torch/holders.h"
 
 #include <errno.h>
 #include <linux/futex.h>

@@ -12,6 +12,7 @@
 #include "capture/core/recorder.h"
 #include "capture/native/loaded.h"
 #include "capture/native/next.h"
+#include "capture/torch/holders.h"
 #include "capture/torch/operators.h"
 #include "wire/c10.h"
 

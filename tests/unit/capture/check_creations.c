@@ -1,4 +1,5 @@
 /* The table of nodes: a node is found as long as its entry is in the table, and never another node's entry. */
+#include "capture/torch/creations.h"
 #include "capture/torch/torch.h"
 
 #include <pthread.h>
