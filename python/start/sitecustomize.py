@@ -35,30 +35,29 @@ def _start_jax(hardware):
 
 
 class _Finder(object):
-    """Sees imports of modules."""
-
-    def __init__(self, name, then):
-        self.name, self.followers = name, [then]
+    """Sees imports of modules. One finder waits for all, so that none asks another for ever."""
+    followers = {}  # by module: what to call afterwards
 
     def find_spec(self, name, path=None, target=None):
-        if name != self.name:
+        if name not in self.followers:
             return None
         for finder in list(sys.meta_path):
             find = getattr(finder, "find_spec", None)
             spec = find(name, path, target) if find and finder is not self else None
             if spec is not None:
-                self._follow(spec.loader)
+                self._follow(spec.loader, name)
                 return spec
         return None
 
-    def _follow(self, loader):
+    def _follow(self, loader, name):
         """During the import, the loader has an additional attribute, which removes itself again."""
         def exec_module(module):
             del loader.exec_module
             loader.exec_module(module)
-            if self in sys.meta_path:
+            followers = self.followers.pop(name, ())
+            if not self.followers and self in sys.meta_path:
                 sys.meta_path.remove(self)
-            for then in self.followers:
+            for then in followers:
                 then(module)
 
         try:
@@ -68,15 +67,16 @@ class _Finder(object):
             pass
 
 
+_finder = _Finder()
+
+
 def _after_import(name, then):
     if name in sys.modules:  # torch: the program's own sitecustomize wanted it
         then(sys.modules[name])
         return
-    for finder in sys.meta_path:  # two finders of one module would ask each other for ever
-        if getattr(finder, "name", None) == name and hasattr(finder, "followers"):
-            finder.followers.append(then)
-            return
-    sys.meta_path.insert(0, _Finder(name, then))
+    _finder.followers.setdefault(name, []).append(then)
+    if _finder not in sys.meta_path:
+        sys.meta_path.insert(0, _finder)
 
 
 def _load_lazily():
