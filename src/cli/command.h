@@ -50,6 +50,7 @@ struct mp_command {
     X(anonymize)                                                                                                       \
     X(doctor)                                                                                                          \
     X(mcp)                                                                                                             \
+    X(completion)                                                                                                      \
     X(help)
 #define MP_COMMAND_DECLARE(name) extern const struct mp_command mp_command_##name;
 MP_COMMANDS(MP_COMMAND_DECLARE)

@@ -14,6 +14,7 @@ static const struct gone {
     {"advise", "link", "record the program with save_on_cpu too, and `memprof compare` the two recordings"},
     {"", "page", "memprof trace_plot FILE -o trace.html writes the page of a recording"},
     {"plan", "torch", "install that version; the planned command runs the PyTorch of its Python"},
+    {"help", "completion", "memprof completion prints it"},
     {"peak", "quick", "peak needs no cache: it reads ten million events in half a second"},
     {"snapshot", "delay",
      "the program says when to begin (--paused, and libmemprof.start()), or --schedule wait=N,active=M counts steps"},

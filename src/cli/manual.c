@@ -1,4 +1,5 @@
 #include <ctype.h>
+#include <stdio.h>
 
 #include "analysis/categories/categories.h"
 #include "cli/help.h"
@@ -20,15 +21,9 @@ static void roff(struct mp_buffer *out, const char *text)
     }
 }
 
-static void paragraph(struct mp_buffer *out, const char *text)
+static void put_option(struct mp_buffer *out, const struct mp_command *command, enum mp_option option)
 {
-    mp_buffer_append_text(out, ".PP\n\\&");
-    roff(out, text);
-    mp_buffer_append_text(out, "\n");
-}
-
-static void option_head(struct mp_buffer *out, const struct mp_option_row *row)
-{
+    const struct mp_option_row *row = &mp_option_rows[option];
     mp_buffer_append_text(out, ".TP\n");
     if (row->letter) mp_buffer_printf(out, "\\fB\\-%c\\fR, ", row->letter);
     mp_buffer_append_text(out, "\\fB\\-\\-");
@@ -36,35 +31,40 @@ static void option_head(struct mp_buffer *out, const struct mp_option_row *row)
     mp_buffer_append_text(out, "\\fR");
     if (row->argument) mp_buffer_printf(out, " \\fI%s\\fR", row->argument);
     mp_buffer_append_text(out, "\n");
+    roff(out, mp_command_option_help(command, option));
+    mp_buffer_append_text(out, "\n");
 }
 
-static void command_section(struct mp_buffer *out, const struct mp_command *command)
+static void title(struct mp_buffer *out, const char *name, const char *summary)
 {
-    mp_buffer_printf(out, ".SS memprof %s [options] %s\n", command->name, command->usage);
-    mp_buffer_printf(out, "%c", toupper((unsigned char)command->summary[0]));
-    roff(out, command->summary + 1);
-    mp_buffer_append_text(out, ".\n");
-    if (command->about) paragraph(out, command->about);
-    mp_buffer_append_text(out, ".PP\nOptions:");
-    bool any = false;
-    for (int i = MP_OPT_HELP; i < MP_OPTIONS; i++) {
-        if (!mp_command_takes(command, i)) continue;
-        mp_buffer_append_text(out, any ? ", \\fB\\-\\-" : " \\fB\\-\\-");
-        roff(out, mp_option_rows[i].name);
-        mp_buffer_append_text(out, "\\fR");
-        any = true;
+    mp_buffer_append_text(out, ".\\\" Made by `memprof help --man`; do not edit.\n.TH ");
+    for (const char *at = name; *at; at++)
+        mp_buffer_printf(out, "%c", toupper((unsigned char)*at));
+    mp_buffer_append_text(out, " 1 \"\" \"memprof\" \"User Commands\"\n.SH NAME\n");
+    roff(out, name);
+    mp_buffer_append_text(out, " \\- ");
+    roff(out, summary);
+    mp_buffer_append_text(out, "\n.SH SYNOPSIS\n");
+}
+
+static void command_page(struct mp_buffer *out, const struct mp_command *command)
+{
+    char name[64];
+    snprintf(name, sizeof name, "memprof-%s", command->name);
+    title(out, name, command->summary);
+    mp_buffer_printf(out, "\\fBmemprof %s\\fR [options] ", command->name);
+    roff(out, command->usage);
+    if (command->about) {
+        mp_buffer_append_text(out, "\n.SH DESCRIPTION\n\\&");
+        roff(out, command->about);
     }
-    mp_buffer_append_text(out, ".\n");
-    for (const struct mp_option_meaning *own = command->meanings; own->option != MP_OPT_NONE; own++) {
-        mp_buffer_append_text(out, ".br\n\\fB\\-\\-");
-        roff(out, mp_option_rows[own->option].name);
-        mp_buffer_append_text(out, "\\fR: ");
-        roff(out, own->help);
-        mp_buffer_append_text(out, "\n");
-    }
-    mp_buffer_append_text(out, ".PP\nExample:\n.PP\n.RS 4\n.nf\n");
+    mp_buffer_append_text(out, "\n.SH OPTIONS\n");
+    for (int i = MP_OPT_HELP; i < MP_OPTIONS; i++)
+        if (mp_command_takes(command, i)) put_option(out, command, i);
+    mp_buffer_append_text(out, ".SH EXAMPLE\n.nf\n");
     roff(out, command->example);
-    mp_buffer_append_text(out, "\n.fi\n.RE\n");
+    mp_buffer_append_text(out, "\n.fi\n.SH SEE ALSO\n"
+                               "\\fBmemprof\\fR(1) has the exit statuses, the variables and the categories.\n");
 }
 
 /* One rule per line, as in a file of rules. */
@@ -112,20 +112,20 @@ static void categories_section(struct mp_buffer *out)
          "line. It also compares sizes, since each gradient has a parameter and optimizer state of its size.\n");
 }
 
-void mp_manual_write(struct mp_buffer *out)
+void mp_manual_write(struct mp_buffer *out, const struct mp_command *command)
 {
-    mp_buffer_append_text(out, ".\\\" Made by `memprof help --man`; do not edit.\n"
-                               ".TH MEMPROF 1 \"\" \"memprof\" \"User Commands\"\n"
-                               ".SH NAME\nmemprof \\- record where GPU memory goes and find what keeps it\n"
-                               ".SH SYNOPSIS\n\\fBmemprof\\fR \\fICOMMAND\\fR [options] \\fIFILE\\fR\n.br\n"
+    if (command) {
+        command_page(out, command);
+        return;
+    }
+    title(out, "memprof", "record where GPU memory goes and find what keeps it");
+    mp_buffer_append_text(out, "\\fBmemprof\\fR \\fICOMMAND\\fR [options] \\fIFILE\\fR\n.br\n"
                                "\\fBmemprof\\fR \\fIFILE\\fR, which is \\fBmemprof report\\fR \\fIFILE\\fR\n"
-                               ".SH COMMANDS\n");
-    for (size_t i = 0; mp_commands[i]; i++)
-        if (!mp_commands[i]->hidden) command_section(out, mp_commands[i]);
-    mp_buffer_append_text(out, ".SH OPTIONS\n");
-    for (int i = MP_OPT_HELP; i < MP_OPTIONS; i++) {
-        option_head(out, &mp_option_rows[i]);
-        roff(out, mp_option_rows[i].help);
+                               ".SH COMMANDS\nEach has a page of its own, such as \\fBmemprof\\-snapshot\\fR(1).\n");
+    for (size_t i = 0; mp_commands[i]; i++) {
+        if (mp_commands[i]->hidden) continue;
+        mp_buffer_printf(out, ".TP\n\\fB%s\\fR\n", mp_commands[i]->name);
+        roff(out, mp_commands[i]->summary);
         mp_buffer_append_text(out, "\n");
     }
     categories_section(out);

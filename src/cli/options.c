@@ -182,8 +182,7 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
     [MP_OPT_RANK] = {"rank", '\0', "K", "number of the rank, from 0; all: one rank of each stage of a pipeline (0)"},
     [MP_OPT_ONCE] = {"once", '\0', NULL, "print one picture as text, without a terminal"},
     [MP_OPT_INTERVAL] = {"interval", '\0', "TIME", "time between two questions, from 100ms to 1h (1s)"},
-    [MP_OPT_MAN] = {"man", '\0', NULL, "print the manual page's source"},
-    [MP_OPT_COMPLETION] = {"completion", '\0', NULL, "print the completion script for bash"},
+    [MP_OPT_MAN] = {"man", '\0', NULL, "print the source of the manual page: of memprof, or of the command"},
 };
 
 enum mp_option mp_option_named(const char *name, size_t length)

@@ -93,7 +93,6 @@ enum mp_option {
     MP_OPT_ONCE,
     MP_OPT_INTERVAL,
     MP_OPT_MAN,
-    MP_OPT_COMPLETION,
     MP_OPTIONS
 };
 

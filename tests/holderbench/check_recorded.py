@@ -406,7 +406,7 @@ class Recorded(harness.TestCase):
             result = harness.memprof(*command)
             self.assertIn(result.returncode, (0, 1), result.stderr)
             self.assertRegex(result.stdout, r"(?i)holder not found: .*out of time \(1 ms\).*; "
-                                   r"snapshot --holders --budget 2s gives looks more time", command)
+                                   r"--budget 2s \(in snapshot with --holders\) gives looks more time", command)
 
     def holders_of(self, path):
         answer = harness.answer("holders", path)

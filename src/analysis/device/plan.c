@@ -134,6 +134,13 @@ static void add_read_back(struct mp_plan *plan, const struct mp_model *model, ui
 
 MP_ORDER(by_weight, struct mp_plan_read_back, MP_FALLING(use) ?: MP_FALLING(count))
 
+bool mp_plan_made(const struct mp_model *model)
+{
+    char text[8];
+    mp_setting(text, sizeof text, model->start.configuration, "plan");
+    return *text;
+}
+
 static void read_settings(struct mp_plan *plan, const struct mp_model *model)
 {
     char text[256];

@@ -62,6 +62,8 @@ struct mp_plan {
 /* "PyTorch 2.7.1", "JAX 0.10.2", "PyTorch unknown" */
 const char *mp_plan_framework(const struct mp_plan *plan, char *room, size_t bytes);
 void mp_plan_find(const struct mp_model *model, struct mp_plan *plan);
+/* True if a plan made the recording: nothing in it needed a GPU. */
+bool mp_plan_made(const struct mp_model *model);
 void mp_plan_free(struct mp_plan *plan);
 /* The versions on which tests/plan/check_torch.py passes: the names of kernels show whether a value is read back as a
  * truth or as a count. */

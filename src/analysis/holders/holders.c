@@ -543,7 +543,7 @@ const char *mp_holders_remedy(const char *note)
 {
     /* The words of python/libmemprof_torch. A look that already had the longest possible time cannot get more. */
     bool of_time = strstr(note, "out of time") || strstr(note, "in time");
-    return of_time && !strstr(note, "(2000 ms)") ? "snapshot --holders --budget 2s gives looks more time" : NULL;
+    return of_time && !strstr(note, "(2000 ms)") ? "--budget 2s (in snapshot with --holders) gives looks more time" : NULL;
 }
 
 void mp_holders_free(struct mp_holders *holders)

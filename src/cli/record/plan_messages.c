@@ -383,7 +383,10 @@ static bool print_one(const char *path, const struct mp_plan_device *device, int
                                                   "or --rank all"
                                                 : "");
         mp_shown_path(shown, path);
-        mp_message("%s.   Next: memprof report %s, or memprof plan --size batch=N for the largest batch", shown, shown);
+        mp_message(outcome.fits ? "%s.   Next: memprof report %s, or memprof plan --size batch=N for the largest batch"
+                                : "%s.   Next: the same command with plan --advise, which plans the changes that may "
+                                  "make it fit",
+                   shown, shown);
     }
     mp_plan_free(&plan);
     mp_model_free(model);

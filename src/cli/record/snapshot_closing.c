@@ -3,6 +3,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "analysis/device/device_use.h"
 #include "base/buffer.h"
@@ -522,6 +523,17 @@ static void print_one_process(const struct mp_collector_result *result, bool ver
                    result->recordings.count);
 }
 
+/* Says how a program runs that failed for want of a GPU. A status above 125 has another reason. */
+static void print_plan(int status)
+{
+    static const char *const driver[] = {"/proc/driver/nvidia/version", "/dev/nvidiactl", "/dev/dxg"};
+    for (size_t i = 0; i < sizeof driver / sizeof *driver; i++)
+        if (!access(driver[i], F_OK)) return;
+    if (status > 0 && status <= 125)
+        mp_message("the command failed, and no driver of NVIDIA is here: if it needs a GPU, memprof plan -- COMMAND runs it "
+                   "without one");
+}
+
 bool mp_snapshot_report(const struct mp_collector_result *result, const struct mp_collector_options *options,
                         bool quiet, bool verbose)
 {
@@ -552,6 +564,7 @@ bool mp_snapshot_report(const struct mp_collector_result *result, const struct m
         whole = false;
         print_nothing(result, options);
     }
+    if (!quiet) print_plan(result->exit_status);
     bool by_steps = mp_schedule_is_set(&options->schedule) && !result->units_seen;
     if ((result->recordings.count || by_steps) && !quiet) print_steps(result, &options->record);
     return whole;

@@ -18,6 +18,13 @@
 
 /* ---- the lines printed on stderr when an allocator has run out of memory ---- */
 
+/* The command that says what to change, by the cause; without a row it is advise, which replays the changes. */
+static const char *const answering[MP_OOM_UNKNOWN + 1] = {
+    [MP_OOM_FRAGMENTATION] = "frag",
+    [MP_OOM_LEAK] = "leaks",
+    [MP_OOM_OTHER_PROCESS] = "frag",
+};
+
 #define HOLDERS  3
 #define REMEDIES 2
 
@@ -87,19 +94,22 @@ static void say_holders(const struct mp_model *model, uint32_t event)
     mp_live_blocks_free(&live);
 }
 
-/* Prints the cause, if the recording shows it, and the settings that would have helped. */
-static void say_cause(const struct mp_model *model, uint32_t event)
+/* Prints the cause, if the recording shows it, and the settings that would have helped. Returns the command that says
+ * what to change. */
+static const char *say_cause(const struct mp_model *model, uint32_t event)
 {
     const struct mp_frag_query query = {.track = model->events.track[event],
                                         .window = {.first = event, .last = event + 1}};
     struct mp_frag frag;
     struct mp_error ignored;
-    if (mp_frag_find(model, &query, &frag, &ignored)) return;
+    if (mp_frag_find(model, &query, &frag, &ignored)) return "advise";
     if (mp_oom_cause_name(frag.oom.cause)) mp_message("  cause: %s", mp_oom_cause_text(&frag.oom));
     for (size_t i = 0; i < frag.oom.would_fit.count && i < REMEDIES; i++)
         mp_message("  %s would have fitted it (replayed)%s", frag.oom.would_fit.at[i],
                    frag.oom.further < frag.oom.requested ? ", and not one more such request" : "");
+    const char *command = answering[frag.oom.cause];
     mp_frag_free(&frag);
+    return command ? command : "advise";
 }
 
 /* Explains the first out-of-memory event at or after `oom_ns` in the recording at `path`, shown under the name `shown`.
@@ -112,9 +122,9 @@ static void autopsy(const char *path, const char *shown, uint64_t oom_ns)
     uint32_t event = find_oom(model, oom_ns);
     if (event != MP_NONE) {
         say_request(model, event);
-        say_cause(model, event);
+        const char *command = say_cause(model, event);
         say_holders(model, event);
-        mp_message("  snapshot: %s      memprof trace_plot %s -o oom.html", shown, shown);
+        mp_message("  snapshot: %s.   What to change: memprof %s %s", shown, command, shown);
     }
     mp_model_free(model);
 }

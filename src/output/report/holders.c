@@ -1,5 +1,6 @@
 #include "output/report/holders.h"
 
+#include "analysis/device/plan.h"
 #include "model/stack.h"
 #include "output/report/columns.h"
 
@@ -77,8 +78,9 @@ void mp_holders_site_rows(struct mp_table *table, unsigned column, const struct 
     if (!site) {
         mp_table_skip(table, column);
         mp_table_wide(table, MP_DIM,
-                      "freed before the program looked for holders; snapshot --holders also looks at steps that "
-                      "libmemprof.step() or an optimizer marks");
+                      "freed before the program looked for holders%s",
+                      mp_plan_made(model) ? "" : "; snapshot --holders also looks at steps that libmemprof.step() or "
+                                                 "an optimizer marks");
         mp_table_end_row(table);
         return;
     }
@@ -256,8 +258,8 @@ void mp_holders_text(struct mp_text *text, const struct mp_model *model, const s
     const struct mp_rows rows = rows_of(&table, view);
     struct mp_holders_advised advised = {0};
     if (!holders->looked) {
-        mp_say(text, "the recording has no holders: a program with PyTorch looks for them when it ends by itself, and "
-                     "with snapshot --holders also at steps\n");
+        mp_say(text, "the recording has no holders: a program with PyTorch looks for them when it ends by itself%s\n",
+               mp_plan_made(model) ? "" : ", and with snapshot --holders also at steps");
         mp_coverage_end(text, model);
         return;
     }

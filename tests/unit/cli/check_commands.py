@@ -720,9 +720,44 @@ class Commands(unittest.TestCase):
             self.assertEqual(self.run_in(f"help {command}").stdout.decode(), said)
 
     def test_kept_texts_are_new(self):
-        for option, path in {"--man": "src/cli/memprof.1", "--completion": "src/cli/completion/memprof"}.items():
-            self.assertEqual(self.run_in(f"help {option}").stdout, (SOURCE / path).read_bytes(),
-                             f"{path} is old: make texts")
+        for line, path in {"help --man": "src/cli/memprof.1", "completion bash": "src/cli/completion/memprof"}.items():
+            self.assertEqual(self.run_in(line).stdout, (SOURCE / path).read_bytes(), f"{path} is old: make texts")
+
+    def test_every_shell_and_page_has_what_help_has(self):
+        """The completion of each shell has the commands and options of --help; a page also has its words."""
+        def answer(line):
+            return self.run_in(line).stdout.decode()
+
+        def words(text):
+            return re.sub(r"[\\'\s]+", " ", text.replace("\\-", "-").replace("\\&", ""))
+
+        shells = {shell: answer(f"completion {shell}") for shell in ("bash", "zsh", "fish")}
+        for command in re.findall(r"^  ([a-z_]+)  ", answer("help"), re.M):
+            said, page = answer(f"{command} --help"), words(answer(f"help --man {command}"))
+            bash = re.search(rf"^    {command}\) options='(.*)' ;;", shells["bash"], re.M)[1].split()
+            zsh = re.search(rf"^    {command}\) rows=\(\n(.*?)^        \) ;;", shells["zsh"], re.M | re.S)[1]
+            options = re.findall(r"^ +(?:-\w, )?--([a-z-]+)", said, re.M)
+            self.assertGreater(len(options), 1, command)
+            for option in options:
+                self.assertIn("--" + option, bash)
+                self.assertIn(f"'--{option}:", zsh)
+                self.assertIn(f"'__fish_seen_subcommand_from {command}' -l {option} ", shells["fish"])
+                self.assertIn(f"fB--{option} fR", page)
+            for sentence in words(said[said.index("\n\n", said.index("--config")):said.rindex("example: ")]).split(". "):
+                self.assertIn(sentence.strip(" ."), re.sub(r" \.(TP|PP|br)", "", page), command)
+        self.check_fails("completion ksh", 2, "bash, zsh and fish")
+
+    def test_shells_take_their_completion(self):
+        for shell, line in {"bash": "source FILE; complete -p memprof",
+                            "zsh": "autoload -U compinit; compinit -D; source FILE; print $_comps[memprof]",
+                            "fish": "source FILE; complete -C 'memprof peak --fil'; complete -C 'memprof he'"}.items():
+            script = self.folder / f"completion.{shell}"
+            script.write_bytes(self.run_in(f"completion {shell}").stdout)
+            if shutil.which(shell):
+                done = subprocess.run([shell, "-c", line.replace("FILE", str(script))], capture_output=True, text=True,
+                                      env=os.environ | {"HOME": str(self.folder)})
+                self.assertEqual((done.returncode, done.stderr), (0, ""), shell)
+                self.assertRegex(done.stdout, {"fish": r"(?s)--filter\t.*help\t"}.get(shell, "_memprof"))
 
     def test_completion(self):
         def complete(*words):
