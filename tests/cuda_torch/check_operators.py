@@ -2,6 +2,7 @@
 """The log of operators: types and sizes of blocks as PyTorch prints them, and memory as without the log."""
 import collections
 import contextlib
+import csv
 import json
 import os
 import sqlite3
@@ -14,6 +15,12 @@ import harness
 import asserted
 
 PROGRAMS = ("gpt", "checkpointed", "moe", "lora", "resnet", "unet", "lstm", "generate", "graphs", "compiled", "profiled")
+CATEGORIES = ("parameters", "gradients", "optimizer state", "buffers", "activations", "input", "temporary", "workspace",
+              "previous graph", "working memory", "kept over calls")
+# Categories of PyTorch's memory profiler. It calls a forward's temporary an activation, and has none of what is no tensor.
+PROFILER = {"GRADIENT": {"gradients"}, "PARAMETER": {"parameters"}, "OPTIMIZER_STATE": {"optimizer state"},
+            "INPUT": {"input"}, "ACTIVATION": {"activations"}, "AUTOGRAD_DETAIL": {"temporary"},
+            "TEMPORARY": {"temporary"}, None: {"temporary", "workspace", ""}}
 
 
 def plain(shape):
@@ -59,6 +66,45 @@ class Operators(bed.TestCase):
                 self.assertGreaterEqual(compared, 0.95 * shaped)
                 self.assertGreaterEqual(right, 0.99 * compared)
 
+    def categories(self, run):
+        """By block of the GPU, in order of allocation."""
+        found, path = {}, self.folder / "category.csv"
+        for category in CATEGORIES:
+            path.unlink(missing_ok=True)
+            harness.memprof("export", run.path, "--force", "--format", "csv", "-o", path, "--filter",
+                            f"category={category}")
+            if path.exists():
+                with open(path, newline="") as lines:
+                    found.update((int(row["block"]), category) for row in csv.DictReader(lines))
+        return [(row, found.get(row["block"], "")) for row in run.blocks()]
+
+    def test_categories_are_those_of_pytorchs_profiler(self):
+        """Of each block that small trainings make, the category in which PyTorch's memory profiler has it."""
+        shares = {}
+        for options in ((), ("--operators",)):
+            run, right, wrong = self.execute("profiled_categories", self.folder / "seen.json", options=options), 0, []
+            said = json.loads((self.folder / "seen.json").read_text())
+            begins = [(row["time_ns"], row["name"]) for row in run.rows()
+                      if row["type"] == "mark" and row["name"] in {"over", *(name for name, _, _ in said)}]
+            mine = [(name, *one) for one in self.categories(run)
+                    for name in [[name for time, name in begins if time <= (one[0]["alloc_ns"] or 0)][-1:]]]
+            mine = [(name[0], row, category) for name, row, category in mine if name and name != ["over"]]
+            self.assertEqual([(name, row["bytes"]) for name, row, _ in mine], [(name, size) for name, size, _ in said])
+            backward = {}
+            for (name, row, _), (_, _, theirs) in zip(mine, said):
+                if theirs == "AUTOGRAD_DETAIL" or theirs == "GRADIENT":
+                    backward.setdefault(name, row["alloc_ns"])
+            for (name, row, category), (_, _, theirs) in zip(mine, said):
+                passing = theirs == "ACTIVATION" and (row["free_ns"] or 1 << 63) < backward[name]
+                fits = category in (PROFILER[theirs] | ({"temporary"} if passing else set()))
+                right += fits
+                if not fits:
+                    wrong.append((name, theirs, category, row["bytes"]))
+            shares[options] = right / len(said)
+            print(f"{right} of {len(said)} {'from the log' if options else 'by patterns'}; others: {wrong}", flush=True)
+        self.assertGreaterEqual(len(said), 185)
+        self.assertGreaterEqual(shares["--operators",], 0.95)
+
     def test_idle_blocks_may_go(self):
         """Every block that is said to be never read again is freed by a `del` at the peak in a changed program, with the
         same result, and the peak falls by it; a program without one that is read again fails."""
@@ -84,9 +130,10 @@ class Operators(bed.TestCase):
                 self.assertEqual(found, result if kind == "never" else "AttributeError")
 
     def test_memory_is_as_without_the_log(self):
+        agreed = collections.defaultdict(collections.Counter)
         for name in PROGRAMS:
             with self.subTest(name):
-                traces = []
+                traces, categories = [], []
                 for options in ((), ("--operators",)):
                     run = self.run_program(name, *options)
                     device = run.truth["devices"][0]
@@ -98,7 +145,17 @@ class Operators(bed.TestCase):
                                    {key: device["stats"][key] for key in (
                                        "allocation.all.allocated", "allocation.all.freed", "allocated_bytes.all.peak",
                                        "reserved_bytes.all.peak", "requested_bytes.all.peak")}, run.output))
+                    categories.append(self.categories(run))
                 self.assertEqual(traces[0], traces[1])
+                for (_, guess), (row, known) in zip(*categories):
+                    agreed[known]["blocks"] += 1
+                    agreed[known]["alike"] += guess == known
+                    agreed[known]["bytes"] += row["bytes"]
+                    agreed[known]["bytes alike"] += row["bytes"] * (guess == known)
+        print("category from the log: blocks, of which patterns agree; bytes, of which patterns agree")
+        for category, of in sorted(agreed.items()):
+            print(f"{category or '(none)':16} {of['blocks']:7} {of['alike'] / of['blocks']:7.1%} "
+                  f"{of['bytes']:12} {of['bytes alike'] / of['bytes']:7.1%}", flush=True)
 
 
 if __name__ == "__main__":

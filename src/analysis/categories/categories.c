@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/categories/flow.h"
 #include "analysis/categories/guesses.h"
 #include "analysis/categories/phases.h"
 #include "base/error.h"
@@ -280,6 +281,22 @@ static enum mp_category of_outside(const struct mp_model *model, const struct li
     return same ? MP_CATEGORY_TEMPORARY : MP_CATEGORY_NONE;
 }
 
+/* What the log of operators knows of a block with a turn. What backward makes and frees is temporary, unless autograd
+ * makes it a gradient. What backward reads was saved: an activation, or input if no parameter and no module had part in
+ * it. */
+static enum mp_category by_log(const struct life *life, unsigned flow, enum mp_phase phase)
+{
+    if (!(flow & MP_FLOW_TOLD)) return MP_CATEGORY_NONE;
+    if (flow & MP_FLOW_GRADIENT) return MP_CATEGORY_GRADIENTS;
+    if (phase == MP_PHASE_BACKWARD)
+        return if_it_lasts(life, 1u << MP_PHASE_BACKWARD | 1u << MP_PHASE_RECOMPUTE, MP_CATEGORY_NONE);
+    if (phase != MP_PHASE_OUTSIDE && phase != MP_PHASE_FORWARD) return MP_CATEGORY_NONE;
+    if (flow & MP_FLOW_DERIVED) return flow & MP_FLOW_SAVED ? MP_CATEGORY_ACTIVATIONS : of_forward(life);
+    if (!(flow & (MP_FLOW_SAVED | MP_FLOW_READ))) return MP_CATEGORY_NONE;
+    if (phase == MP_PHASE_OUTSIDE) return MP_CATEGORY_INPUT;
+    return flow & MP_FLOW_SAVED ? MP_CATEGORY_ACTIVATIONS : MP_CATEGORY_NONE;
+}
+
 /* A block freed after the last allocation lived to the end. If it was just made, that is unknown. */
 #define EVENTS_OF_TEMPORARY 8
 
@@ -301,7 +318,10 @@ static enum mp_category by_turns(const struct mp_categories *categories, uint32_
         return aside && life.freed != MP_NONE && freed > turn_at(&life, 0)->first ? MP_CATEGORY_INPUT
                                                                                   : MP_CATEGORY_NONE;
     *round = turn_at(&life, life.turn)->round;
-    switch (mp_phase_of_block(phases, model, block)) {
+    enum mp_phase phase = mp_phase_of_block(phases, model, block);
+    enum mp_category told = by_log(&life, phases->flow ? phases->flow[block] : 0, phase);
+    if (told) return told;
+    switch (phase) {
     case MP_PHASE_FORWARD:
     case MP_PHASE_RECOMPUTE:
         return of_forward(&life);

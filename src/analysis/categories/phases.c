@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/categories/flow.h"
 #include "base/memory.h"
 #include "base/search.h"
 #include "base/words.h"
@@ -64,6 +65,8 @@ enum mp_phase mp_phase_of_block(const struct mp_phases *phases, const struct mp_
     uint32_t stack = model->blocks.stack[block];
     enum mp_phase phase = stack ? (enum mp_phase)phases->of_stack[stack] : (enum mp_phase)phases->unknown;
     bool called = phase == MP_PHASE_OUTSIDE && mp_model_module(model, block);
+    if (phases->flow && phases->flow[block] & MP_FLOW_BACKWARD && !mp_phase_is_backward(phase))
+        return phase == MP_PHASE_FORWARD ? MP_PHASE_RECOMPUTE : MP_PHASE_BACKWARD;
     return called ? MP_PHASE_FORWARD : phase;
 }
 
@@ -164,10 +167,10 @@ static bool lacks_backward(const struct mp_model *model)
 
 void mp_phases_find(const struct mp_model *model, struct mp_phases *phases)
 {
-    *phases = (struct mp_phases){.last_alloc = MP_NONE};
+    *phases = (struct mp_phases){.last_alloc = MP_NONE, .flow = mp_flow_find(model)};
     phases->unknown = lacks_backward(model) ? MP_PHASE_BACKWARD : MP_PHASE_OUTSIDE;
     find_stacks(model, phases);
-    phases->any |= model->blocks.module != NULL;
+    phases->any |= phases->flow || model->blocks.module != NULL;
     if (!phases->any) phases->unknown = MP_PHASE_OUTSIDE;
     if (phases->any) find_turns(model, phases);
     link_turns(phases);
@@ -193,6 +196,7 @@ uint32_t mp_phase_backward_end(const struct mp_phases *phases, uint32_t event)
 void mp_phases_free(struct mp_phases *phases)
 {
     free(phases->of_stack);
+    free(phases->flow);
     free(phases->works);
     mp_vec_free(&phases->turns);
 }

@@ -29,6 +29,7 @@ struct mp_phase_turn {
 struct mp_phases {
     uint8_t *of_stack; /* enum mp_phase, by stack */
     uint8_t unknown;   /* phase of a block without a stack */
+    unsigned char *flow; /* mp_flow_find() */
     MP_VEC(struct mp_phase_turn) turns;
     unsigned char *works; /* by thread: the thread allocates in a phase; other threads take no turns */
     bool any;             /* some stack has a phase */
