@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/map.h"
+#include "base/memory.h"
 #include "base/order.h"
 #include "model/uses.h"
 
@@ -85,4 +86,19 @@ void mp_site_tensors_find(const struct mp_model *model, const struct mp_live_blo
     mp_vec_free(&kinds.at);
     mp_vec_free(&kinds.next);
     mp_map_free(&kinds.first);
+}
+
+void mp_stack_tensors_find(const struct mp_model *model, uint16_t track, uint32_t stack, struct mp_sites *sites)
+{
+    struct mp_live_blocks all = {0};
+    *sites = (struct mp_sites){0};
+    mp_vec_add(sites, ((struct mp_site){.stack = stack, .track = track}));
+    for (uint32_t block = 0; model->uses.count && block < model->blocks.count; block++)
+        if (model->blocks.stack[block] == stack && model->blocks.track[block] == track)
+            mp_vec_add(&all, ((struct mp_live_block){.block = block, .bytes = model->blocks.bytes[block]}));
+    sites->at->blocks = all.count;
+    uint32_t *site_of = mp_alloc_zeroed(all.count + 1, sizeof *site_of);
+    mp_site_tensors_find(model, &all, site_of, sites);
+    free(site_of);
+    mp_live_blocks_free(&all);
 }

@@ -112,6 +112,23 @@ static void get_group(struct mp_value *value, const void *of, const void *row)
                   comparison->view->grouping.by);
 }
 
+static void put_tensors(struct mp_json *json, const char *key, const void *of, const void *row)
+{
+    const struct mp_comparison *comparison = of;
+    enum mp_flame_side side = side_of(row);
+    mp_stack_tensors_json(json, key, comparison->models[side], comparison->tracks[side],
+                          ((const struct mp_compare_row *)row)->stacks[side]);
+}
+
+static void put_below(struct mp_table *table, unsigned columns, const void *of, const void *row)
+{
+    const struct mp_comparison *comparison = of;
+    enum mp_flame_side side = side_of(row);
+    if (by_site(comparison))
+        mp_stack_tensor_row(table, columns, comparison->models[side], comparison->tracks[side],
+                            ((const struct mp_compare_row *)row)->stacks[side]);
+}
+
 #define ROW(member) MP_MEMBER(struct mp_compare_row, member)
 
 const struct mp_column mp_compare_columns[] = {
@@ -122,6 +139,7 @@ const struct mp_column mp_compare_columns[] = {
     {NULL, "after_blocks", MP_COUNT, ROW(values[MP_AFTER].blocks)},
     {"blocks", NULL, MP_CHANGE, .get = get_more_blocks, .place = 3},
     {"site", "stack", MP_SITE, .get = get_site, .place = 4, .only = BY_STACK},
+    {NULL, "tensors", .put = put_tensors, .only = BY_STACK},
     {NULL, "group", MP_NAME, .get = get_key, .only = BY_GROUP},
     {"group", NULL, MP_NAME, .get = get_group, .place = 4, .only = BY_GROUP},
     {NULL},
@@ -149,7 +167,7 @@ static struct mp_site_apart *tell_apart(const struct mp_comparison *comparison, 
 static struct mp_rows rows_of(const struct mp_comparison *comparison)
 {
     return MP_ROWS(mp_compare_columns, comparison->compare->rows.at, count_rows(comparison), .of = comparison,
-                   .never = by_site(comparison) ? BY_GROUP : BY_STACK, .word = row_word(comparison),
+                   .never = by_site(comparison) ? BY_GROUP : BY_STACK, .word = row_word(comparison), .below = put_below,
                    .stacks = comparison->view->full_stacks ? MP_FULL_STACKS : MP_STACKS);
 }
 

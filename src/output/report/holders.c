@@ -206,6 +206,12 @@ static void put_holders(struct mp_json *json, const char *key, const void *of, c
     mp_holders_site_json(json, table->model, table->holders, row, 0);
 }
 
+static void put_tensors(struct mp_json *json, const char *key, const void *of, const void *row)
+{
+    const struct mp_holders_site *site = row;
+    mp_stack_tensors_json(json, key, ((const struct table *)of)->model, site->track, site->stack);
+}
+
 #define HELD(member) MP_MEMBER(struct mp_holders_site, member)
 
 const struct mp_column mp_holders_columns[] = {
@@ -215,6 +221,7 @@ const struct mp_column mp_holders_columns[] = {
     {"blocks", "blocks", MP_COUNT, HELD(blocks), .place = 2},
     {"site", "stack", MP_SITE, .get = get_place, .place = 4},
     {"held by", NULL, MP_NAME, .get = get_held, .place = 5, .not_in_text = true},
+    {NULL, "tensors", .put = put_tensors},
     {NULL, "holders", .put = put_holders},
     {NULL},
 };
@@ -223,6 +230,7 @@ static void put_below(struct mp_table *table, unsigned columns, const void *of, 
 {
     const struct table *held = of;
     const struct mp_holders_site *site = row;
+    mp_stack_tensor_row(table, columns, held->model, site->track, site->stack);
     mp_holders_site_rows(table, columns, held->model, held->holders, site, held->only ? site->count : SHOWN);
 }
 

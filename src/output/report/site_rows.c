@@ -1,7 +1,7 @@
 #include <math.h>
 
 #include "base/clock.h"
-#include "model/uses.h"
+#include "analysis/sites/site_tensors.h"
 #include "output/report/categories.h"
 #include "output/report/columns.h"
 #include "output/report/holders.h"
@@ -16,7 +16,8 @@ enum {
     WHOLE = 32,
     MODULES = 64,
     LINES = 128,
-    HELD = 256
+    HELD = 256,
+    AT_MOMENT = 512
 };
 
 #define HOLDERS_SHOWN 2
@@ -160,22 +161,35 @@ static const struct mp_column tensor_columns[] = {
     {NULL, "operator", MP_STRING_OR_NONE, TENSOR(operator)},
     {NULL, "bytes", MP_BYTES, TENSOR(bytes)},
     {NULL, "blocks", MP_COUNT, TENSOR(blocks)},
-    {NULL, "idle_ns", MP_DURATION, TENSOR(idle_ns)},
-    {NULL, "read_again_ns", MP_DURATION, TENSOR(again_ns)},
-    {NULL, "until_ns", MP_DURATION, TENSOR(until_ns)},
-    {NULL, "never_read_again_bytes", MP_BYTES, TENSOR(never_bytes)},
+    {NULL, "idle_ns", MP_DURATION, TENSOR(idle_ns), .only = AT_MOMENT},
+    {NULL, "read_again_ns", MP_DURATION, TENSOR(again_ns), .only = AT_MOMENT},
+    {NULL, "until_ns", MP_DURATION, TENSOR(until_ns), .only = AT_MOMENT},
+    {NULL, "never_read_again_bytes", MP_BYTES, TENSOR(never_bytes), .only = AT_MOMENT},
     {NULL},
 };
 
-/* Writes the tensors in a site's blocks, the largest share first. */
-static void put_tensors(struct mp_json *json, const char *key, const void *of, const void *row)
+/* Writes the tensors in a site's blocks, the largest share first. `never`: bits of columns that do not apply. */
+static void put_tensors_of(struct mp_json *json, const char *key, const struct table *table, const struct mp_site *site,
+                           unsigned never)
 {
-    const struct table *table = of;
-    const struct mp_site *site = row;
     if (!site->tensor_count) return;
     mp_rows_json(json, key,
                  &MP_ROWS(tensor_columns, table->sites->tensors.at + site->first_tensor, site->tensor_count,
-                          .of = table, .model = table->model, .flat = true));
+                          .of = table, .model = table->model, .flat = true, .never = never));
+}
+
+static void put_tensors(struct mp_json *json, const char *key, const void *of, const void *row)
+{
+    put_tensors_of(json, key, of, row, 0);
+}
+
+void mp_stack_tensors_json(struct mp_json *json, const char *key, const struct mp_model *model, uint16_t track,
+                           uint32_t stack)
+{
+    struct mp_sites sites;
+    mp_stack_tensors_find(model, track, stack, &sites);
+    put_tensors_of(json, key, &(const struct table){model, &sites, NULL}, sites.at, AT_MOMENT);
+    mp_sites_free(&sites);
 }
 
 const struct mp_holders_site *mp_site_held(const struct mp_site_view *view, const struct mp_site *site)
@@ -248,7 +262,8 @@ static void put_idle(struct mp_buffer *out, const struct mp_site_tensor *tensor)
 }
 
 /* Adds the row "float32 [8, 128..256] of addmm; not read for 1.2 s, again after 0.3 s". */
-static void tensor_row(struct mp_table *table, unsigned columns, const struct table *shown, const struct mp_site *site)
+static void tensor_row(struct mp_table *table, unsigned columns, const struct table *shown, const struct mp_site *site,
+                       bool at_moment)
 {
     if (!site->tensor_count) return;
     const struct mp_site_tensor *most = &shown->sites->tensors.at[site->first_tensor];
@@ -258,11 +273,20 @@ static void tensor_row(struct mp_table *table, unsigned columns, const struct ta
         mp_buffer_printf(&out, "%s %s", group_text(shown, most->dtype), group_text(shown, most->shape));
     if (*name) mp_buffer_printf(&out, "%s%s", out.size ? " of " : "room of ", name);
     if (most->blocks < site->blocks) mp_buffer_printf(&out, ", %s of its blocks", mp_count(most->blocks));
-    put_idle(&out, most);
+    if (at_moment) put_idle(&out, most);
     mp_table_skip(table, columns);
     mp_table_wide(table, MP_DIM, "%.*s", (int)out.size, (const char *)out.data);
     mp_table_end_row(table);
     mp_buffer_free(&out);
+}
+
+void mp_stack_tensor_row(struct mp_table *table, unsigned columns, const struct mp_model *model, uint16_t track,
+                         uint32_t stack)
+{
+    struct mp_sites sites;
+    mp_stack_tensors_find(model, track, stack, &sites);
+    tensor_row(table, columns, &(const struct table){model, &sites, NULL}, sites.at, false);
+    mp_sites_free(&sites);
 }
 
 #define METADATA_SHOWN 3
@@ -300,7 +324,7 @@ static void put_below(struct mp_table *table, unsigned columns, const void *of, 
 {
     const struct table *shown = of;
     bool lines = shown->view->lines;
-    if (!lines) tensor_row(table, columns, shown, row);
+    tensor_row(table, columns, shown, row, true);
     if (!lines) freed_row(table, columns, shown->model, shown->sites, row);
     if (!lines) metadata_row(table, columns, shown->model, shown->sites, row);
     const struct mp_holders_site *held = mp_site_held(shown->view, row);

@@ -37,6 +37,12 @@ void mp_stack_rows(struct mp_table *table, unsigned columns, const struct mp_mod
 /* A group's name: in words, and unchanged (NULL: unknown). */
 void mp_group_text(struct mp_buffer *out, const struct mp_intern *groups, uint32_t group, enum mp_group_by by);
 const char *mp_group_key(const struct mp_intern *groups, uint32_t group);
+/* The tensors in all blocks of a stack (analysis/sites/site_tensors.h), if the recording has the log of operators: a row
+ * "float32 [8, 128] of addmm", and an array. */
+void mp_stack_tensor_row(struct mp_table *table, unsigned columns, const struct mp_model *model, uint16_t track,
+                         uint32_t stack);
+void mp_stack_tensors_json(struct mp_json *json, const char *key, const struct mp_model *model, uint16_t track,
+                           uint32_t stack);
 /* Writes a stack's frames as an array "stack". */
 void mp_stack_json(struct mp_json *json, const struct mp_model *model, uint32_t stack);
 /* A site in one line: "model.py:88 attention ← train.py:58 train_step", its headline and the user's line that called
