@@ -434,6 +434,41 @@ class TrainingTest(ViewTest):
         self.assertFalse(self.js("return document.getElementById('help').open"))
 
 
+class TensorTest(ViewTest):
+    """A recording with the log of operators."""
+
+    @classmethod
+    def make_page(cls):
+        cls.recording, page = cls.folder / "used.mp", cls.folder / "used.html"
+        subprocess.run(["tests/unit/cli/make_recording", cls.recording, "used"], check=True)
+        subprocess.run([MEMPROF, "trace_plot", cls.recording, "-o", page], check=True)
+        return page
+
+    def test_types_and_operators_are_those_of_the_report(self):
+        for group in ("dtype", "operator"):
+            self.view(f"v=sites&g={group}&c={group}")
+            told = {row["group"] or "(unknown)": (row["bytes"], row["blocks"])
+                    for row in answer(self.recording, "peak", "--group", group)["sites"]}
+            self.assertEqual(self.rows_by_group(), told)
+            for name in told:
+                self.assertIn(name, self.text("#legend"))
+
+    def test_a_block_says_its_tensor_and_is_hatched_once_idle(self):
+        self.view("v=sites")
+        block = self.js("""const { page: { track }, recording: { words } } = window.memprof;
+            return [...Array(track.blocks.count).keys()].find((id) => words[track.tensor(id)] === arguments[0])""",
+                        "float32 [8, 128] of gelu")
+        self.view(f"b={block}")
+        self.assertIn("float32 [8, 128] of gelu", self.text("#block"))
+        self.assertIn("then idle for", self.text("#block"))
+        self.assertIn("hatched", self.text(".legend"))
+        differing = """const { timeline: t } = window.memprof.page, draw = () => { t.paint(); return t.image.data.slice(); };
+            const hatched = draw(), { idle } = t; t.idle = () => null;
+            const plain = draw(); t.idle = idle;
+            return hatched.filter((value, i) => value !== plain[i]).length"""
+        self.assertGreater(self.js(differing), 1000)
+
+
 @unittest.skipUnless(DATA, "MEMPROF_TEST_DATA names no recordings")
 class PartTest(ViewTest):
     """Pages of a part of a recording, and of some of its blocks."""

@@ -99,6 +99,8 @@ export function trackOf(life, { resized = [], steps = [], stepsEnd = life.events
     category: runs(life.blocks.map((block) => block.site % 3)),
     freed: runs(life.blocks.map((block) => block.death < 0 ? 0 : (block.site + 2) % 5)),
     metadata: runs(life.blocks.map((block) => block.site % 5 === 4 ? 1 : 0)),
+    tensor: runs(life.blocks.map((block) => block.site % 4 === 3 ? 2 : 0)),
+    used: runs(life.blocks.map((block) => block.site % 4 === 3 ? 7 : 0)),
     resized: column(resized, resized.length / 2),
     step: column(steps.map((at, i) => at - (i ? steps[i - 1] : 0))),
   };

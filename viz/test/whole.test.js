@@ -152,13 +152,13 @@ function made(seed, withSteps = true) {
   const header = {
     time_unit_ns: UNIT, from_ns: 0, to_ns: until * UNIT, duration_ns: until * UNIT, cut: false, steps_before: 2, steps_end_ns: until * UNIT,
     categories: CATEGORIES.slice(1), threads: [{ tid: 10, name: "main" }, { tid: 11, name: "" }, { tid: 12, name: "io" }],
-    lanes: [{ stream: "", pool: "0x7" }], kinds: ["device"], metadata: true, births: { first_ns: 3 * UNIT, part_ns: until * UNIT / 16 },
+    lanes: [{ stream: "", pool: "0x7" }], kinds: ["device"], metadata: true, tensors: true, births: { first_ns: 3 * UNIT, part_ns: until * UNIT / 16 },
     tracks: [{ id: "cuda:0/torch" }],
   };
   const parts = {
     notes: columnsOf(rows), steps: stepColumns(times, times.map((_, i) => i % 2)), samples:
       { time: column([]), counter: column([]), value: column([]) },
-    modules: textColumns(MODULES.slice(1)), words: textColumns(["phase 1", "relu"]), sizes: column([512, 1024]),
+    modules: textColumns(MODULES.slice(1)), words: textColumns(["phase 1", "float32 [8, 128] of addmm"]), sizes: column([512, 1024]),
   };
   const recording = new Recording({ header }, STACKS, parts);
   return { life, track: trackOf(life, { steps: times.map((time) => life.events.filter((event) => event.time < time).length) }),
@@ -194,6 +194,8 @@ function plainGroups({ life, recording, rows, times, until }) {
     module: ({ site }) => MODULES[site % 4] || "(no module)",
     modules: ({ site }) => ["(no module)", "net.*.attn", "net.*.attn", "head"][site % 4],
     metadata: ({ site }) => site % 5 === 4 ? "phase 1" : "(no metadata)",
+    dtype: ({ site }) => site % 4 === 3 ? "float32" : "(unknown)",
+    operator: ({ site }) => site % 4 === 3 ? "addmm" : "(unknown)",
     size: ({ bytes }) => formatBytes(bytes),
     step: (block) => {
       const birth = birthOf(life, block);
@@ -224,10 +226,10 @@ test("each way to group says of every block what it is", () => {
 test("a way to group is offered where it says something", () => {
   const { recording } = made(1);
   assert.deepEqual(groupsFor(recording), Object.keys(GROUPS));
-  const bare = { ...recording, header: { ...recording.header, lanes: [], metadata: false }, notes: { steps: [], regions: [] }, modules: [""],
+  const bare = { ...recording, header: { ...recording.header, lanes: [], metadata: false, tensors: false }, notes: { steps: [], regions: [] }, modules: [""],
     categories: [""] };
   assert.deepEqual(Object.keys(GROUPS).filter((name) => !groupsFor(bare).includes(name)),
-    ["category", "modules", "module", "metadata", "step", "region", "stream", "pool"]);
+    ["category", "modules", "module", "metadata", "dtype", "operator", "step", "region", "stream", "pool"]);
 });
 
 /** The name of a value's class by limits. */

@@ -19,6 +19,7 @@
 #include "model/module_path.h"
 #include "model/steps_infer.h"
 #include "model/track.h"
+#include "model/uses.h"
 #include "output/form/html.h"
 #include "output/page/page_advice.h"
 #include "output/page/page_file.h"
@@ -47,7 +48,7 @@ struct page_track_columns {
     uint64_t addresses, last_address;
     struct mp_map latest; /* shifted address + 1 to its latest block */
     struct mp_buffer op, free, time, size, site, reuse, address, resized, step;
-    struct mp_page_runs thread, kind, lane, rounding, module, category, freed, metadata;
+    struct mp_page_runs thread, kind, lane, rounding, module, category, freed, metadata, tensor, used;
 };
 
 /* Shared by the tracks of one page. */
@@ -232,6 +233,28 @@ static uint32_t metadata_of(struct page_shared *shared, uint32_t block)
     return number;
 }
 
+/* The number of the text "float32 [8, 128] of addmm" about the block; 0: none. */
+static uint32_t tensor_of(struct page_shared *shared, uint32_t block)
+{
+    struct mp_tensor tensor;
+    struct mp_buffer text = {0};
+    mp_tensor_of(shared->model, block, &tensor);
+    if (tensor.shape) mp_buffer_append_text(&text, mp_model_text(shared->model, tensor.shape));
+    if (tensor.operator)
+        mp_buffer_printf(&text, "%s%s", text.size ? " of " : "room of ", mp_model_text(shared->model, tensor.operator));
+    uint32_t number = mp_page_words_number(shared->words, (const char *)text.data, text.size);
+    mp_buffer_free(&text);
+    return number;
+}
+
+/* When the block was last used, in the page's units, + 1; 0: unknown. */
+static uint64_t used_at(const struct page_shared *shared, uint32_t block)
+{
+    struct mp_idle idle;
+    mp_idle_at(shared->model, block, MP_BYTES_UNKNOWN - 1, MP_BYTES_UNKNOWN, &idle);
+    return idle.since_ns == MP_BYTES_UNKNOWN ? 0 : idle.since_ns / shared->time_unit_ns + 1;
+}
+
 /* Gives `block` (again, after a resize) a number on its track and writes its facts. */
 static void add_block(struct page_track_columns *track, struct page_shared *shared, size_t block, uint64_t bytes,
                       uint32_t thread)
@@ -249,6 +272,8 @@ static void add_block(struct page_track_columns *track, struct page_shared *shar
     uint32_t freed_at = mp_model_freed_at(shared->model, (uint32_t)block);
     mp_page_runs_add(&track->freed, freed_at ? mp_page_stacks_site(shared->stacks, freed_at) + 1 : 0);
     mp_page_runs_add(&track->metadata, metadata_of(shared, (uint32_t)block));
+    mp_page_runs_add(&track->tensor, shared->model->uses.count ? tensor_of(shared, (uint32_t)block) : 0);
+    mp_page_runs_add(&track->used, shared->model->uses.count ? used_at(shared, (uint32_t)block) : 0);
     shared->local[block] = (uint32_t)track->count.blocks++;
     track->count.live_blocks++;
     if (bytes == MP_BYTES_UNKNOWN) track->count.unknown_blocks++;
@@ -367,6 +392,8 @@ static void page_track_rows(struct page_track_columns *track, unsigned number, u
         {"category", &track->category.to, track->category.count},
         {"freed", &track->freed.to, track->freed.count},
         {"metadata", &track->metadata.to, track->metadata.count},
+        {"tensor", &track->tensor.to, track->tensor.count},
+        {"used", &track->used.to, track->used.count},
         {"resized", &track->resized, track->resizes},
         {"step", &track->step, steps},
     };
@@ -376,8 +403,8 @@ static void page_track_rows(struct page_track_columns *track, unsigned number, u
 
 static void page_track_end(struct page_track_columns *track)
 {
-    struct mp_page_runs *const runs[] = {&track->thread, &track->kind,     &track->lane,  &track->rounding,
-                                         &track->module, &track->category, &track->freed, &track->metadata};
+    struct mp_page_runs *const runs[] = {&track->thread,   &track->kind,  &track->lane,     &track->rounding, &track->module,
+                                         &track->category, &track->freed, &track->metadata, &track->tensor,   &track->used};
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++)
         mp_page_runs_end(runs[i]);
 }
@@ -878,6 +905,7 @@ static void page_header(const struct mp_model *model, const struct mp_page_optio
     mp_json_end_array(&json);
     mp_json_text(&json, "step_source", data->step_source);
     mp_json_bool(&json, "metadata", model->metadata.count > 0);
+    mp_json_bool(&json, "tensors", model->uses.count > 0);
     mp_json_number(&json, "steps_before", data->steps_before);
     mp_json_number(&json, "steps_end_ns", data->steps_end_ns);
     put_cut(&json, options, data);

@@ -112,6 +112,8 @@ TEXTS = {
     "holders": "holders held.mp",
     "peak-used": "peak used.mp",
     "peak-used-json": "peak used.mp --json",
+    "report-used": "report used.mp",
+    "compare-used": "compare leaking.mp used.mp -n 2",
     "peak-used-idle": "peak used.mp --group idle",
     "peak-used-dtype": "peak used.mp --group dtype",
     "peak-used-shape": "peak used.mp --group shape",

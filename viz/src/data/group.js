@@ -26,6 +26,14 @@ function byModule(name, nameOf) {
   };
 }
 
+/** Groups by a part of the words about a block's tensor, "float32 [8, 128] of addmm". */
+function byTensor(name, part) {
+  return {
+    name, fits: ({ header }) => header.tensors,
+    key: (track, { words }) => (id) => part(words[track.tensor(id)] ?? "") || UNKNOWN,
+  };
+}
+
 export const NO_MODULE = "(no module)";
 export const NO_CATEGORY = "(no category)";
 export const NO_METADATA = "(no metadata)";
@@ -50,6 +58,8 @@ export const GROUPS = {
     name: "metadata", fits: ({ header }) => header.metadata,
     key: (track, { words }) => (id) => words[track.metadata(id)] || NO_METADATA,
   },
+  dtype: byTensor("type", (text) => text.startsWith("room of ") ? "" : text.split(" ")[0]),
+  operator: byTensor("operator", (text) => text.split(" of ")[1]),
   library: { name: "library", siteOf: true, key: bySite((stacks, site) => stacks.library(site)) },
   size: {
     name: "size",

@@ -44,7 +44,7 @@ function wordTest(track, { stacks, modules, categories, words }, word) {
   const { site } = track.blocks;
   const inWords = Uint8Array.from(words, has);
   if (![inModule, inCategory, inWords].some((hits) => hits.includes(1))) return (id) => sites[site[id]];
-  return (id) => sites[site[id]] || inModule[track.module(id)] || inCategory[track.category(id)] || inWords[track.metadata(id)];
+  return (id) => sites[site[id]] || inModule[track.module(id)] || inCategory[track.category(id)] || inWords[track.metadata(id)] || inWords[track.tensor(id)];
 }
 
 /**

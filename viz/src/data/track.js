@@ -270,6 +270,21 @@ export class Track {
     return this.metadataRuns.at(id);
   }
 
+  /** The number of the recording's text about the block's tensor, "float32 [8, 128] of addmm"; 0: none. */
+  tensor(id) {
+    return (this.tensors ??= spread(this.columns.tensor, this.blocks.count))[id];
+  }
+
+  /** By block: when an operator last used it; -1: not known. */
+  get usedTo() {
+    if (this.used) return this.used;
+    const { used } = this.columns;
+    const pairs = readNumbers(used.bytes, used.count * 2);
+    this.used = new Float64Array(this.blocks.count);
+    for (let i = 0, at = 0; i < pairs.length; i += 2) this.used.fill(pairs[i] - 1, at, at += pairs[i + 1]);
+    return this.used;
+  }
+
   /** The number of the recording's module that allocated the block; 0: none or unknown. */
   module(id) {
     return this.allModules()[id];

@@ -5,7 +5,8 @@ import { LiveSet } from "./live.js";
 import { arrayFor, readUint32s } from "./varint.js";
 
 export const TRACK_COLUMNS = ["op", "free", "time", "size", "site", "reuse", "address", "thread", "kind", "lane",
-  "rounding", "module", "category", "freed", "metadata", "resized", "step"];
+  "rounding", "module", "category", "freed", "metadata", "tensor", "used",
+  "resized", "step"];
 
 export const SUMMARY_SHIFT = 6; // events in a summary
 export const UPPER_SHIFT = 6; // summaries in an upper summary
@@ -22,9 +23,8 @@ export function readTrack(info, columns, sizes, end) {
   const data = { ...readBlocks(info, columns, sizes), ...emptyEvents(info, end) };
   readEvents(info, columns, data);
   Object.assign(data, summarise(info, data, sizes));
-  const { reuse, address, thread, kind, lane, rounding, module, category, freed, metadata, resized, step } = columns;
-  return { ...data,
-    columns: { reuse, address, thread, kind, lane, rounding, module, category, freed, metadata, resized, step } };
+  const read = new Set(["op", "free", "time", "size", "site"]);
+  return { ...data, columns: Object.fromEntries(Object.entries(columns).filter(([name]) => !read.has(name))) };
 }
 
 function readBlocks(info, columns, sizes) {

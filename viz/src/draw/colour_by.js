@@ -157,6 +157,8 @@ export const COLOURS = {
   },
   modules: byModule("modules", moduleKind),
   module: byModule("module", (path) => path),
+  dtype: byGroup("dtype"),
+  operator: byGroup("operator"),
   function: byGroup("function"),
   file: byGroup("file"),
   library: byGroup("library"),

@@ -40,8 +40,10 @@ export class Colours {
  * @param {Int32Array} faintTo per column: rows above this one (counted from the top) were not filled all the time
  * @param {ArrayLike<number>} classOf per block
  * @param {?Uint8Array} mask per block: 0 dims it
+ * @param {?{usedTo: Float64Array, times: Float64Array}} idle per block: when it was last used; -1: not known. Per
+ * column: its time. A block is hatched from its last use on
  */
-export function paint(pixels, pick, faintTo, width, height, classOf, mask, colours) {
+export function paint(pixels, pick, faintTo, width, height, classOf, mask, colours, idle = null) {
   const { body, edge, faint, count } = colours;
   for (let left = 0; left < width; left += TILE) {
     const right = Math.min(left + TILE, width);
@@ -59,7 +61,8 @@ export function paint(pixels, pick, faintTo, width, height, classOf, mask, colou
           const look = mask !== null && mask[id] === 0 ? classOf[id] + count : classOf[id];
           // Every block of enough height gets a light line along its top.
           const isEdge = (y === 0 || pick[at + y - 1] !== id) && y + 3 < height && pick[at + y + 3] === id;
-          pixels[y * width + x] = y < solid ? faint[look] : isEdge ? edge[look] : body[look];
+          const isHatch = idle !== null && (x + y & 7) < 2 && idle.usedTo[id] >= 0 && idle.times[x] > idle.usedTo[id];
+          pixels[y * width + x] = y < solid || isHatch ? faint[look] : isEdge ? edge[look] : body[look];
         }
       }
     }

@@ -139,6 +139,8 @@ export class BlockPanel {
       ["category", recording.categories[track.category(id)]],
       ["module", recording.modules[track.module(id)]],
       ["metadata", recording.words[track.metadata(id)]],
+      ["tensor", recording.words[track.tensor(id)]],
+      ["last used", this.usedText(id)],
       ["size", track.sizeKnown(id) ? formatExact(track.bytesOf(id)) : "not known: only its free was seen"],
       ["asked for", track.asked(id) < 0 ? null : formatExact(track.asked(id))],
       ["born", recording.timeless ? null : birth < 0 ? `${recording.before} began` : formatMoment(birth * unit, unit)],
@@ -171,6 +173,15 @@ export class BlockPanel {
     const life = track.life(id);
     const text = life === 0 && recording.timeUnit > 1 ? "less than 1 µs" : formatDuration(life * recording.timeUnit);
     return birth < 0 || death === Infinity ? "at least " + text : text;
+  }
+
+  /** Of a block with tensors: the end of the last operator that used it; null: not known. */
+  usedText(id) {
+    const { recording, track } = this;
+    const used = track.usedTo[id];
+    const end = Math.min(track.deathTime(id), recording.to);
+    return used < 0 ? null : `${formatMoment(used * recording.timeUnit, recording.timeUnit)}; then idle for ${
+      formatDuration(Math.max(end - used, 0) * recording.timeUnit)}`;
   }
 
   stepText(time) {

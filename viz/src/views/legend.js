@@ -10,6 +10,7 @@ export class Legend {
   constructor({ recording, store }, timeline) {
     Object.assign(this, { store, timeline, box: byId("legend") });
     const select = byId("colour");
+    byId("hatched").hidden = !recording.header.tensors;
     select.replaceChildren(...Object.entries(COLOURS).filter(([, { fits }]) => !fits || fits(recording))
       .map(([value, { name }]) => option(value, "colour: " + name)));
     select.addEventListener("change", () => store.set({ colour: select.value }));

@@ -143,8 +143,16 @@ export class Timeline {
       faintTo[x] = this.rows - Math.round((this.chosen.min[x] - this.low) * scale);
     }
     const pixels = new Uint32Array(this.image.data.buffer);
-    paint(pixels, this.pickBuffer, faintTo, this.columns, this.rows, this.classes.of, mask, this.colours);
+    paint(pixels, this.pickBuffer, faintTo, this.columns, this.rows, this.classes.of, mask, this.colours, this.idle());
     this.picture.getContext("2d").putImageData(this.image, 0, 0);
+  }
+
+  /** What is hatched; null if the recording has no log of operators. */
+  idle() {
+    if (!this.recording.header.tensors || this.recording.timeless) return null;
+    const { start, end } = this.store.state;
+    return { usedTo: this.track.usedTo, times: Float64Array.from({ length: this.columns },
+      (_, x) => this.along.timeOf(start + (x + 0.5) / this.columns * (end - start))) };
   }
 
   /** A mask of the blocks that are not dimmed: those of one site, or the search's matches. Not for a site if colours

@@ -49,6 +49,7 @@ export class Tip {
       element("div", {}, backward ? backward + " " : "", name, " ", element("span", { class: "place" }, place)),
       element("div", { class: "soft" }, [recording.categories[track.category(id)], recording.modules[track.module(id)]]
         .filter(Boolean).join(", in ")),
+      element("div", { class: "soft" }, recording.words[track.tensor(id)] ?? ""),
       inside ? element("div", { class: "soft" }, inside) : element("div"),
     ];
   }
