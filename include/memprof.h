@@ -75,8 +75,8 @@ struct memprof_api_v1 {
     void (*aside)(int kind, const char *text); /* a text that goes into the file unchanged; kind: enum mp_aside_kind */
     /* Reports holders of storages that a look of the shim found. `addresses`: the storages; `kind`: enum mp_holder_kind
      * (src/base/words.h); `path`: the names that lead to the holder; `file` and `line`: where the line that fills it
-     * stands. `count` 0 ends the look: `certain`: true if the look saw everything; if not, `path` says what it left
-     * out. */
+     * stands. `count` 0 and `kind` 0 end the look: `certain`: true if the look saw everything; if not, `path` says what
+     * it left out. `count` 0 and another `kind`: the counter `path` has the value `line`. */
     void (*holder)(const uint64_t *addresses, size_t count, int kind, int certain, const char *path, const char *file,
                    unsigned line);
     /* The recorder calls `ask` between two instructions of the main thread when such a look is due. Returns the

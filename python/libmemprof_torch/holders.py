@@ -95,7 +95,7 @@ class Look:
     what it left out. `wanted`: addresses of storages; None: all. `last`: frames that may have returned."""
 
     def __init__(self, torch, wanted=None, budget_ns=BUDGET_NS, saved=None, objects_most=OBJECTS_MOST, last=(),
-                 sees_views=True):
+                 sees_views=True, census=None):
         self.torch = torch
         self.base = getattr(torch._C, "TensorBase", None) or torch._C._TensorBase
         self._storage_of = getattr(torch._C, "_data_address", None)  # leaves copy-on-write as it is
@@ -104,6 +104,7 @@ class Look:
         self._budget_ns, self._objects_most, self._last = budget_ns, objects_most, last
         self._sees_views = sees_views  # PyTorch lets other threads run while views are asked for their storages
         self.blocks, self.notes = {}, []
+        self._census, self.counted = census, []  # holders_census.Census; (name, value) of what it counted
         self.complete, self._stop = True, None
         self.seconds, self.looked_at = 0.0, 0
 
@@ -168,7 +169,16 @@ class Look:
         if self._spent() < self._budget_ns:
             self._idle.mark(found)
         self._find_lines(found)
+        if self._census and self._spent() < self._budget_ns:
+            self.counted = list(self._census.take(self, collections.Counter(map(type, self._objects))))
         return found
+
+    def reached(self):
+        """The objects that the walk has met, by place."""
+        return self._order
+
+    def name_at(self, place):
+        return self._names.text_to(place)
 
     def _find_lines(self, found):
         """The lines that fill the containers with most bytes. If there is no time to find a line, the look still counts

@@ -16,7 +16,8 @@ import threading
 import time
 import weakref
 
-from libmemprof_torch import TROUBLE, complain, holders, holders_graphs, holders_last, holders_names, is_of_signal
+from libmemprof_torch import (TROUBLE, complain, holders, holders_census, holders_graphs, holders_last, holders_names,
+                              is_of_signal)
 
 KINDS = ("none", "list", "dict", "attribute", "closure", "local", "default", "hook", "cache", "traceback", "graph",
          "thread", "native", "unknown")  # enum mp_holder_kind (src/base/words.h)
@@ -86,7 +87,7 @@ class _Ask:
 class Looks:
     def __init__(self, api, torch):
         self._api, self._torch = api, torch
-        self._saved = holders_graphs.SavedHooks(torch)
+        self._saved, self._census = holders_graphs.SavedHooks(torch), holders_census.Census()
         self._mode = getattr(torch._C, "_get_torch_function_mode", lambda: None)  # 1.13: it is not to be turned off
         self._looking = self._off = self._ended = False
         self._wakes, self.woken_by = False, lambda: None
@@ -180,7 +181,7 @@ class Looks:
             stopped = self._stop_other_threads(budget_ns / 1e9, 2 * interval)
             most = CHILD_OBJECTS_MOST if self._is_forked() else holders.OBJECTS_MOST
             self._tell(holders.Look(self._torch, budget_ns=budget_ns, saved=self._saved, objects_most=most,
-                                    last=self._last.frames(), sees_views=not stopped))
+                                    last=self._last.frames(), sees_views=not stopped, census=self._census))
         except TROUBLE as trouble:
             if is_of_signal(trouble):
                 raise
@@ -214,6 +215,8 @@ class Looks:
             if addresses:
                 tell(addresses.buffer_info()[0], len(addresses), KINDS.index(holder.kind), int(holder.certain),
                      _encoded(holder.path), _encoded(holder.file or ""), holder.line)
+        for name, value in look.counted:
+            tell(None, 0, KINDS.index("unknown"), 0, _encoded(name), b"", value)
         self._was_short = not look.complete
         tell(None, 0, 0, int(look.complete), _encoded("; ".join(look.notes)), b"", 0)
 

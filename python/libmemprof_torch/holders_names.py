@@ -40,6 +40,11 @@ def module_of_type(cls):
     return found if type(found) is str else "builtins"
 
 
+def full_name(cls):
+    module = module_of_type(cls)
+    return type_name(cls) if module in ("builtins", "__main__") else f"{module}.{type_name(cls)}"
+
+
 def is_dict(found):
     """isinstance() would ask the object for its __class__."""
     return dict in mro_of(type(found))
@@ -387,6 +392,14 @@ class Names:
                  for members in _numbered(patterns) for part in _apart(members)]
         found.sort(key=lambda each: (-len(each.addresses), each.path))
         return found
+
+    def text_to(self, place):
+        """The path of an object that was visited; None: no name of the program leads to it."""
+        tokens = self._path_to(place)
+        if not tokens or not tokens[0].certain or tokens[0].tag in ("native", "unknown"):
+            return None
+        text = "".join(token.text + ("" if token.key is None else f"[{token.key}]") for token in tokens)
+        return text if len(text) <= PATH_MOST else None
 
     def _path_to(self, place):
         """For an object that was visited; walks long chains without recursion."""

@@ -16,6 +16,23 @@ PYTHON = harness.python_with_torch()
 PROGRAMS = harness.SOURCE / "tests" / "leakbench" / "programs"
 STEPS = os.environ.get("MEMPROF_LEAK_STEPS", "120")
 
+CENSUS = """
+import torch
+class Spec:
+    pass
+def main():
+    net, ids, seen, specs, window = torch.nn.Linear(4, 4), [], {}, [], list(range(5000))
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    for step in range(40):
+        ids.extend(range(20000))
+        seen.update(dict.fromkeys(range(3000 * step, 3000 * step + 3000)))
+        specs.extend(Spec() for _ in range(500))
+        window = window[1:] + [step]
+        net(torch.ones(2, 4)).sum().backward()
+        optimizer.step()
+main()
+"""
+
 
 @harness.unittest.skipUnless(PYTHON, "no Python here has torch")
 class Programs(harness.TestCase):
@@ -57,6 +74,19 @@ class Programs(harness.TestCase):
                 classes = [(finding["class"], round(finding["bytes_per_step"] / 2**20)) for finding in leaks["findings"]]
                 self.assertEqual((leaks["verdict"], classes),
                                  ("leak", [("hidden", int(kept) >> 20)]) if int(kept) else ("clean", []))
+
+    def test_python_s_own_heap_by_its_containers(self):
+        program = self.folder / "census.py"
+        program.write_text(CENSUS)
+        harness.record_whole(self.folder / "census.mp", (PYTHON, program), "--holders")
+        rows = {row["name"]: row for row in harness.answer("leaks", self.folder / "census.mp")["census"]}
+        for name, what, each in (("main().ids", "entries", 20000), ("main().seen", "entries", 3000), ("Spec", "objects", 500)):
+            row = rows[name]
+            self.assertEqual(row["what"], what)
+            # A look comes amid a step.
+            self.assertLessEqual(abs(row["last"] - row["first"] - row["steps"] * each), each)
+            self.assertGreater(row["steps"], 20)
+        self.assertNotIn("main().window", rows)
 
     def test_what_fills_up_is_no_leak(self):
         for fill in ("80", "97"):

@@ -13,5 +13,10 @@ struct mp_sampled_list {
     size_t count, room;
 };
 
+/* The begin of the names of counters that the shim's census makes, which count objects and entries, not bytes. */
+#define MP_CENSUS "python/"
+
+bool mp_sample_is_of_census(const struct mp_model *model, const struct mp_sample *sample);
+/* Without those of the census. */
 void mp_samples_sum(const struct mp_model *model, struct mp_sampled_list *list);
 void mp_samples_free(struct mp_sampled_list *list);

@@ -34,7 +34,8 @@ static const struct {
     [MP_LEAK_HIDDEN] = {"hidden",
                         "no recorded block explains it: the program's own heap (NumPy arrays, Python objects, "
                         "malloc, or holes that blocks kept elsewhere leave in it), a library, or the driver; memprof "
-                        "snapshot --host records the heap's blocks with their lines"},
+                        "snapshot --host records the heap's blocks with their lines, --holders counts Python's "
+                        "objects and the entries of its containers"},
     [MP_LEAK_RETAINED_ONCE] = {"retained_once",
                                "these blocks stay, but only a few steps made them, or code behind the last step"},
     [MP_LEAK_FRAGMENTATION] = {"fragmentation", "the allocator reserves more and more, although its blocks do not "

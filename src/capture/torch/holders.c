@@ -54,7 +54,8 @@ static uint32_t string_of(const char *text)
 void mp_holders_record(const uint64_t *addresses, size_t count, int kind, int certain, const char *path,
                        const char *file, unsigned line)
 {
-    if (count && (kind <= MP_HOLDER_NONE || kind >= MP_HOLDER_KINDS)) return;
+    bool counted = !count && kind != MP_HOLDER_NONE; /* a number of the census */
+    if ((count || counted) && (kind <= MP_HOLDER_NONE || kind >= MP_HOLDER_KINDS)) return;
     struct mp_record row = {.bytes = line,
                             .total_allocated = MP_RECORD_TOTAL_UNKNOWN,
                             .total_reserved = MP_RECORD_TOTAL_UNKNOWN,
@@ -62,12 +63,13 @@ void mp_holders_record(const uint64_t *addresses, size_t count, int kind, int ce
                             .name = string_of(path),
                             .track = MP_TRACK_NONE,
                             .type = MP_RECORD_HOLDER,
-                            .kind = count ? (uint8_t)kind : MP_HOLDER_NONE,
+                            .kind = (uint8_t)kind,
                             .moment_ns = certain ? 1 : 0};
     for (size_t i = 0; i < count; i++)
         if (addresses[i]) record_one(addresses[i], &row);
     if (count) return;
     record_one(0, &row);
+    if (counted) return;
     uint64_t now = mp_clock_monotonic_ns(), rest = *mp_session.config.plan ? REST_OF_PLAN : REST_OF_RUN;
     atomic_store(&next_for_peak_ns, now + rest * (now - atomic_load(&look_began_ns)));
     /* Stored last, so that the collector sees this number only after all rows. */

@@ -90,6 +90,11 @@ static enum mp_status recording_take_holder(struct mp_recording *recording, cons
     if (!recording->window_open) return MP_OK;
     struct mp_base_block *block = event->address ? block_at(recording, event->address, true) : NULL;
     if ((event->address && !block) || event->kind >= MP_HOLDER_KINDS) return MP_OK;
+    if (!event->address && event->kind) { /* a number of the shim's census */
+        struct mp_sample sample = {.time_ns = event->time_ns, .counter = event->name, .value = record->bytes};
+        return mp_vec_push(&recording->samples, sample) ? MP_OK
+                                                        : mp_fail(error, MP_NO_MEMORY, "out of memory for samples");
+    }
     struct mp_block_holder holder = {.time_ns = event->time_ns,
                                      .block = block ? block->block : MP_HOLDER_LOOK,
                                      .kind = event->kind,

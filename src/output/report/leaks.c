@@ -1,6 +1,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "analysis/holders/census.h"
 #include "analysis/holders/pinned_cache.h"
 #include "analysis/leaks/leak_limits.h"
 #include "output/report/columns.h"
@@ -377,6 +378,52 @@ void mp_pinned_cache_text(struct mp_text *text, const struct mp_model *model)
                "  make pinned buffers once and use them again; torch._C._host_emptyCache() gives unused ones back\n");
 }
 
+#define CENSUS_SHOWN 8
+
+static void put_census(struct mp_json *json, const struct mp_model *model)
+{
+    struct mp_census census;
+    mp_census_find(model, &census);
+    if (!census.count) return;
+    mp_json_array(json, "census");
+    mp_vec_each (const struct mp_census_row, row, &census) {
+        mp_json_object(json, NULL);
+        mp_json_text(json, "name", row->name);
+        mp_json_text(json, "what", row->entries ? "entries" : "objects");
+        mp_json_number(json, "first", row->first);
+        mp_json_number(json, "last", row->last);
+        mp_json_number(json, "looks", row->looks);
+        mp_json_real(json, "steps", row->steps);
+        mp_json_end_object(json);
+    }
+    mp_json_end_array(json);
+    mp_census_free(&census);
+}
+
+/* Python's own heap, if the process grows and blocks do not say why. */
+static void put_census_text(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks)
+{
+    bool unexplained = leaks->unsure_growth.bytes;
+    mp_vec_each (const struct mp_leak_finding, finding, &leaks->findings) {
+        unexplained |= finding->class == MP_LEAK_HIDDEN || finding->class == MP_LEAK_NATIVE;
+    }
+    struct mp_census census = {0};
+    if (unexplained && !mp_is_csv(text)) mp_census_find(model, &census);
+    if (census.count) {
+        mp_heading(text, "PYTHON'S OWN HEAP");
+        mp_say(text, "  by the looks for holders\n");
+    }
+    for (size_t i = 0; i < census.count && i < CENSUS_SHOWN; i++) {
+        const struct mp_census_row *row = &census.at[i];
+        mp_say(text, "  %s ", mp_count(row->last));
+        mp_say(text, row->entries ? "entries of `%s`" : "objects of class `%s`", row->name);
+        if (row->last > row->first) mp_say(text, ", +%s", mp_count(row->last - row->first));
+        if (row->last > row->first && row->steps > 0) mp_say(text, " in %.0f steps", row->steps);
+        mp_say(text, "\n");
+    }
+    mp_census_free(&census);
+}
+
 static void put_limits(struct mp_json *json)
 {
     size_t count;
@@ -425,6 +472,7 @@ void mp_leaks_json(struct mp_json *json, const char *key, const struct mp_model 
     put_sites(json, model, leaks, &leaks->outstanding, view);
     mp_json_end_object(json);
     put_pinned_cache(json, model);
+    put_census(json, model);
     mp_json_object(json, "held");
     mp_json_number(json, "at_ns", leaks->held.ns);
     put_sites(json, model, leaks, &leaks->held.sites, view);
@@ -500,13 +548,18 @@ static void put_verdict(struct mp_text *text, const struct mp_leaks *leaks)
 }
 
 /* Writes the advice for each class and each kind of holder among the leaks shown, each once. */
-static void put_advice(struct mp_text *text, const struct mp_leaks *leaks)
+static void put_advice(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks)
 {
+    static const char beside_host[] =
+        "it is not in the C allocator's sampled blocks: Python's small objects (snapshot --holders counts them and the "
+        "entries of containers), shared memory, or the driver";
     struct mp_holders_advised held = {0};
     bool advised[MP_LEAK_CLASSES] = {false};
     for (size_t i = 0; i < leaks->findings.count; i++) {
         enum mp_leak_class class = leaks->findings.at[i].class;
-        if (!advised[class]) mp_say(text, "%s: %s\n", mp_leak_class_name(class), mp_leak_advice(class));
+        bool has_host = class == MP_LEAK_HIDDEN && model->host_bytes;
+        if (!advised[class])
+            mp_say(text, "%s: %s\n", mp_leak_class_name(class), has_host ? beside_host : mp_leak_advice(class));
         advised[class] = true;
     }
     for (size_t i = 0; i < leaks->leaks; i++)
@@ -558,9 +611,10 @@ void mp_leaks_text(struct mp_text *text, const struct mp_model *model, const str
         mp_findings_text(text, model, leaks, view);
     }
     mp_reported_text(text, model, leaks, view);
+    put_census_text(text, model, leaks);
     if (leaks->findings.count) {
         mp_say(text, "\n");
-        put_advice(text, leaks);
+        put_advice(text, model, leaks);
         mp_say(text, "\n");
     }
     if (leaks->suppressed_findings)

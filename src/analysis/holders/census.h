@@ -1,0 +1,26 @@
+/*
+ * Python's own heap, as the looks counted it (holders_census.py): objects of each class, and entries of the longest
+ * containers. It answers what grows in a process whose recorded blocks do not. Pure; the result is the caller's.
+ */
+#pragma once
+
+#include "model/model.h"
+
+struct mp_census_row {
+    const char *name; /* of a class, or the path of a container; owned by the model */
+    bool entries;     /* a container's entries; else objects of a class */
+    uint32_t looks;   /* that counted it */
+    uint64_t first, last;
+    double steps; /* from the first of these looks to the last; 0: no steps */
+};
+
+struct mp_census {
+    struct mp_census_row *at; /* most growth first */
+    size_t count, room;
+};
+
+/* What grew from look to look, and what has MP_CENSUS_LONG entries or more. */
+void mp_census_find(const struct mp_model *model, struct mp_census *census);
+void mp_census_free(struct mp_census *census);
+
+#define MP_CENSUS_LONG 100000
