@@ -7,6 +7,8 @@
     run.blocks()["bytes"].sum()              one column
     run.leaks()["verdict"]                   the answer of a command, as its --json
     run                                      in a notebook: the page
+    %load_ext memprof                        in a notebook: a cell that begins with
+    %%plan --device rtx4090                  is planned on a GPU that is not here; its value is the recording
 
 docs/manual/reading.md lists tables and columns. The files are those that memprof's commands read. Needs NumPy; pandas
 and polars only for their frames. PyPI's package `memprof` is another program.
@@ -17,8 +19,11 @@ import ctypes
 import html
 import json
 import os
+import shlex
 import shutil
 import subprocess
+import sys
+import tempfile
 
 __all__ = ["Error", "Recording", "Table", "open"]
 
@@ -209,6 +214,28 @@ class Recording:
                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False).stdout
         return (f'<iframe srcdoc="{html.escape(page.decode(), quote=True)}" width="100%" height="720" '
                 'style="border: 0"></iframe>')
+
+
+def _plan_cell(line, cell):
+    """Runs a cell in a process of its own under `memprof plan`, so it must import what it uses; the line has options."""
+    folder = tempfile.TemporaryDirectory(prefix="memprof-plan-")
+    program, path = os.path.join(folder.name, "cell.py"), os.path.join(folder.name, "cell.mp")
+    with builtins.open(program, "w", encoding="utf-8") as file:
+        file.write(cell)
+    run = subprocess.Popen([_command(), "plan", *shlex.split(line), "-o", path, "--", sys.executable, program],
+                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    for text in run.stdout:
+        print(text, end="")
+    run.wait()
+    if not os.path.exists(path):
+        return None  # as with --size; memprof has said why
+    recording = open(path)
+    recording._folder = folder  # the page is made of the file
+    return recording
+
+
+def load_ipython_extension(shell):
+    shell.register_magic_function(_plan_cell, "cell", "plan")
 
 
 def _command():

@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -135,14 +136,6 @@ static void load_models(const char *path)
     }
 }
 
-static void make_tables(const char *path)
-{
-    struct memprof_recording *recording = memprof_read_open(path, NULL);
-    for (const char *const *name = memprof_read_tables(); recording && *name; name++)
-        if (!memprof_read_table(recording, *name, NULL)) abort();
-    memprof_read_close(recording);
-}
-
 static uint64_t used; /* so that reading what came is not optimised away */
 
 static void use(const void *data, size_t size)
@@ -150,6 +143,61 @@ static void use(const void *data, size_t size)
     const unsigned char *bytes = data;
     for (size_t i = 0; i < size; i++)
         used += bytes[i];
+}
+
+/* https://arrow.apache.org/docs/format/CDataInterface.html */
+struct ArrowSchema {
+    const char *format, *name, *metadata;
+    int64_t flags, children;
+    struct ArrowSchema **child, *dictionary;
+    void (*release)(struct ArrowSchema *);
+    void *own;
+};
+
+struct ArrowArray {
+    int64_t length, nulls, offset, buffers, children;
+    const void **buffer;
+    struct ArrowArray **child, *dictionary;
+    void (*release)(struct ArrowArray *);
+    void *own;
+};
+
+static void use_column(struct memprof_recording *recording, const struct memprof_column *column, size_t rows)
+{
+    static const size_t bytes[] = {[MEMPROF_U8] = 1, [MEMPROF_U32] = 4, [MEMPROF_U64] = 8, [MEMPROF_I64] = 8, [MEMPROF_TEXT] = 4};
+    const uint32_t *numbers = column->values;
+    size_t count;
+    use(column->values, rows * bytes[column->type]);
+    for (size_t i = 0; i < rows && column->type == MEMPROF_TEXT; i++) {
+        const char *text = memprof_read_text(recording, numbers[i], &count);
+        if (text) use(text, count + 1);
+    }
+    for (size_t i = 0; i < rows && !strcmp(column->name, "stack_id"); i++) {
+        const struct memprof_line *lines = memprof_read_stack(recording, numbers[i], &count);
+        if (lines) use(lines, count * sizeof *lines);
+    }
+}
+
+/* Every table, text and stack, and each table as Arrow arrays, which outlive the recording. */
+static void make_tables(const char *path)
+{
+    struct memprof_recording *recording = memprof_read_open(path, NULL);
+    struct ArrowSchema schema = {0};
+    struct ArrowArray array = {0};
+    for (const char *const *name = memprof_read_tables(); recording && *name; name++) {
+        const struct memprof_table *table = memprof_read_table(recording, *name, NULL);
+        if (!table) abort();
+        for (size_t i = 0; i < table->column_count; i++)
+            use_column(recording, &table->columns[i], table->rows);
+        if (array.release) array.release(&array);
+        if (schema.release) schema.release(&schema);
+        if (memprof_read_arrow(recording, table, &schema, &array)) abort();
+    }
+    memprof_read_close(recording);
+    if (!array.release) return;
+    use(&array.length, sizeof array.length);
+    array.release(&array);
+    schema.release(&schema);
 }
 
 static void use_events(const struct mp_event_columns *events)

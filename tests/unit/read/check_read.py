@@ -2,7 +2,9 @@
 """Recordings read by programs: libmemprof-read.so from C, and python/reader/memprof.py. Tables are held against the SQLite
 export and against answers of commands, frames against the tables, and bad files against the commands' sentences."""
 import collections
+import contextlib
 import functools
+import io
 import json
 import os
 import pathlib
@@ -230,6 +232,22 @@ class Reading(unittest.TestCase):
         page = memprof.open(self.folder / "train.mp")._repr_html_()
         self.assertIn("&lt;title&gt;", page)
         self.assertTrue(page.startswith("<iframe srcdoc="))
+
+    def test_a_notebook_plans_a_cell(self):
+        """The cell runs in a process of its own; a recording would be its value, as one by a command."""
+        class Shell:
+            def register_magic_function(self, function, kind, name):
+                self.magic = {(kind, name): function}
+
+        shell, said, source = Shell(), io.StringIO(), self.folder / "train.mp"
+        memprof.load_ipython_extension(shell)
+        cell = shell.magic["cell", "plan"]
+        with contextlib.redirect_stdout(said):
+            self.assertIsNone(cell("--device rtx4090", "print(6 * 7)"))  # no PyTorch, so no recording
+            kept = cell("", f"import os, shutil; shutil.copy({str(source)!r}, os.path.dirname(__file__) + '/cell.mp')")
+        self.assertRegex(said.getvalue(), r"(?s)^42\n.*nothing was planned")
+        self.assertEqual(kept.peak(), memprof.open(source).peak())
+        self.assertIn("<iframe", kept._repr_html_())
 
 
 def plain(value):
