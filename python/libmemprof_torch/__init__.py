@@ -19,8 +19,8 @@ def start(torch, after_import=lambda name, then: None):
     then)` calls then(module) once it is imported."""
     import libmemprof
     from libmemprof_torch import (compiled, guarded, history, holders, holders_filled,
-                                  holders_graphs, holders_idle, holders_last, holders_looks, holders_names, modules,
-                                  operators, optimizers, pools, regions, roles, servers)
+                                  holders_graphs, holders_idle, holders_last, holders_looks, holders_names, loaders,
+                                  modules, operators, optimizers, pools, regions, roles, servers)
 
     api = libmemprof._api
     if parts or "shim" not in api:
@@ -36,6 +36,7 @@ def start(torch, after_import=lambda name, then: None):
     _begin(api, "region_push", "record_function", lambda: regions.start(api, torch, steps, own))
     _begin(api, "region_push", "phases of frameworks", lambda: regions.follow_frameworks(api, after_import))
     _begin(api, "torch_step", "compiled steps", lambda: compiled.start(torch, steps, after_import))
+    _begin(api, "torch_step", "steps of a DataLoader's workers", lambda: loaders.start(api, torch, after_import))
     _begin(api, "mark", "ranks of process groups", lambda: regions.follow_ranks(api, torch, after_import))
     _begin(api, "mark", "facts of servers", lambda: servers.start(api, torch, after_import))
     _begin(api, "operators", "the log of operators", lambda: operators.start(api, torch))
@@ -43,7 +44,7 @@ def start(torch, after_import=lambda name, then: None):
     _begin(api, "shim", "Dynamo",
            lambda: hide_from_dynamo(torch, (sys.modules[__name__], compiled, guarded, history, holders, holders_filled,
                                             holders_graphs, holders_idle, holders_last, holders_looks, holders_names,
-                                            modules, operators, optimizers, pools, regions, roles, servers)))
+                                            loaders, modules, operators, optimizers, pools, regions, roles, servers)))
 
 
 parts = {}

@@ -42,6 +42,7 @@ HOME_MOST = 2000  # objects on the way from one back to it
 HEAD_START = 8  # levels that one frame's locals are walked before those of the frame that it calls: four attributes
 
 # Objects of these classes refer to nothing that could hold a tensor.
+ELSEWHERE = (type, types.ModuleType, types.FunctionType, types.CodeType, types.FrameType)  # not under the object
 PLAIN = {int, float, complex, bool, str, bytes, bytearray, type(None), type(...), type(NotImplemented), types.CodeType, range,
          slice, types.BuiltinFunctionType, types.GetSetDescriptorType, types.MemberDescriptorType,
          types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType, types.ModuleType}
@@ -92,16 +93,18 @@ class _Climb:
 
 class Look:
     """One look. `blocks` by address of storages is filled; `complete` says whether the look saw everything, `notes`
-    what it left out. `wanted`: addresses of storages; None: all. `last`: frames that may have returned."""
+    what it left out. `wanted`: addresses of storages; None: all. `last`: frames that may have returned. `under`: (name,
+    object) of the only roots; None: the whole program's."""
 
     def __init__(self, torch, wanted=None, budget_ns=BUDGET_NS, saved=None, objects_most=OBJECTS_MOST, last=(),
-                 sees_views=True, census=None):
+                 sees_views=True, census=None, under=None):
         self.torch = torch
         self.base = getattr(torch._C, "TensorBase", None) or torch._C._TensorBase
         self._storage_of = getattr(torch._C, "_data_address", None)  # leaves copy-on-write as it is
         self._wanted = set(wanted) if wanted is not None else None
         self._saved = saved  # SavedHooks
         self._budget_ns, self._objects_most, self._last = budget_ns, objects_most, last
+        self._under = under
         self._sees_views = sees_views  # PyTorch lets other threads run while views are asked for their storages
         self.blocks, self.notes = {}, []
         self._census, self.counted = census, []  # holders_census.Census; (name, value) of what it counted
@@ -143,7 +146,7 @@ class Look:
         self._hooked = None  # nodes by the addresses of their hooks, where those were asked for
         self._marker = []  # the youngest object there is: what Python lists behind it was made later
         begun = self._spent()
-        self._objects = gc.get_objects()
+        self._objects = gc.get_objects() if self._under is None else self._all_under()
         self._referrers_ns = 2 * (self._spent() - begun)  # one call that looks through all of them
         self._frames.read()
         self._kinds = {}
@@ -202,7 +205,20 @@ class Look:
     def _may_climb(self):
         """Even if the walk had no time left, a few calls here find more than a longer walk."""
         self._until = self._budget_ns * CLIMB_PERCENT // 100
-        return bool(self._left)
+        return bool(self._left) and self._under is None
+
+    def _all_under(self):
+        """Referring to an object writes to its memory, which a forked child shares with its parent until then."""
+        found = [value for _, value in self._under]
+        seen = set(map(id, found))
+        for each in found:  # and those that are added meanwhile
+            if len(found) >= self._objects_most or self._spent() > self._until:
+                break
+            for child in gc.get_referents(each) if type(each) not in PLAIN else ():
+                if id(child) not in seen and not isinstance(child, ELSEWHERE) and type(child) not in PLAIN:
+                    seen.add(id(child))
+                    found.append(child)
+        return found
 
     def _made_since(self):
         """The addresses of objects made since the look began. None: a collection in another thread has moved them among
@@ -453,6 +469,9 @@ class Look:
                      self._marker):
             self._seen[id(ours)] = -1
         own = tiers[0][0]
+        if self._under is not None:
+            own.extend((value, Edge("global", name)) for name, value in self._under)
+            return tiers
         for name, module, namespace, tier in modules:
             if name == "__main__":
                 own.extend((value, Edge("global", key)) for key, value in dict.items(namespace))
@@ -504,7 +523,7 @@ class Look:
         referents, kinds, kind_of = gc.get_referents, self._kinds, self.kind_of
         late, large = collections.deque(), collections.deque()  # places
         # Tensors that only graphs hold are unknown, so a full look walks the program's own objects to the end.
-        found_all = self._wanted is not None or not is_first
+        found_all = self._wanted is not None or self._under is not None or not is_first
         level, head = len(order), HEAD_START  # where the level that is visited ends
         while at < len(order) or groups or late or large:
             if at == level:

@@ -17,7 +17,7 @@ import time
 import weakref
 
 from libmemprof_torch import (TROUBLE, complain, holders, holders_census, holders_graphs, holders_last, holders_names,
-                              is_of_signal)
+                              is_of_signal, loaders)
 
 KINDS = ("none", "list", "dict", "attribute", "closure", "local", "default", "hook", "cache", "traceback", "graph",
          "thread", "native", "unknown")  # enum mp_holder_kind (src/base/words.h)
@@ -25,7 +25,6 @@ END_OF_PLAN_NS = 60_000_000_000  # a plan's last look should see everything
 END_NS = 2_000_000_000  # with --holders without --budget: nobody waits for the end of a program as for one of its steps
 BLOCKS_MOST = 50_000  # that are told of one look
 CHILD_OBJECTS_MOST = 300_000  # that a look in a forked child visits: they are the parent's until they are touched
-CHILD_BLOCKS, CHILD_BYTES = 1_000_000, 64 << 20  # with more of Python's blocks, fewer bytes of tensors are not worth it
 PUT_OFF_MOST = 8
 ASK_MOST = 10  # times that a recorder which is late is asked how much lives
 
@@ -146,6 +145,7 @@ class Looks:
                 self._look(END_OF_PLAN_NS if self._in_plan and not self._is_forked() else
                            max(due_ns, END_NS) if self.at_steps and self._is_usual() else due_ns or self.budget_ns)
                 self._last.forget()
+            loaders.end()
 
     def _is_forked(self):
         return os.getpid() != self._began_in
@@ -157,7 +157,7 @@ class Looks:
         if not self._is_forked():
             return True
         asked = self.at_steps or any(holders_names.of_a_worker())
-        return asked and self._own_bytes() > (CHILD_BYTES if sys.getallocatedblocks() > CHILD_BLOCKS else 0)
+        return asked and self._own_bytes() > 0
 
     def _own_bytes(self):
         """Live bytes that this process has allocated, as its recording began empty. 0: unknown."""
@@ -180,8 +180,10 @@ class Looks:
         try:
             stopped = self._stop_other_threads(budget_ns / 1e9, 2 * interval)
             most = CHILD_OBJECTS_MOST if self._is_forked() else holders.OBJECTS_MOST
+            under = list(holders_names.of_a_worker()) if self._is_forked() and not self.at_steps else None
             self._tell(holders.Look(self._torch, budget_ns=budget_ns, saved=self._saved, objects_most=most,
-                                    last=self._last.frames(), sees_views=not stopped, census=self._census))
+                                    last=self._last.frames(), sees_views=not stopped, census=self._census,
+                                    under=under))
         except TROUBLE as trouble:
             if is_of_signal(trouble):
                 raise

@@ -11,6 +11,8 @@ import sys
 import threading
 import types
 
+from libmemprof_torch import loaders
+
 OURS = ("libmemprof", "sitecustomize")
 OPTIMIZED = 1  # flag of code: its frames have locals of their own
 HOOKS_END = ("_hooks", "_hook")
@@ -223,10 +225,10 @@ def handled_exceptions():
 def of_a_worker():
     """A DataLoader's worker has no other name in the program for its copy of the dataset."""
     module = sys.modules.get("torch.utils.data._utils.worker")
-    worker = module and dict.get(dict_of_module(module), "_worker_info")
-    namespace = worker and dict_of(worker)
-    if namespace and "dataset" in namespace:
-        yield "torch.utils.data.get_worker_info().dataset", namespace["dataset"]
+    worker = module and dict.get(dict_of_module(module), "_worker_info") or next(iter(loaders.kept), None)
+    for name, value in [*(dict_of(worker) or {}).items(), *slots_of(worker)] if worker else ():
+        if name == "dataset":
+            yield "torch.utils.data.get_worker_info().dataset", value
 
 
 def context_variables():

@@ -443,6 +443,9 @@ class Launchers(harness.TestCase):
         for name, info in files.items():
             self.assertEqual(name, f"run.{info['process']['pid']}.mp")
         self.assertEqual(sorted(info["process"]["role"] or "" for info in files.values()), ["", *["loader worker"] * 2])
+        for info in files.values():
+            if info["process"]["role"]:  # each batch is a step
+                self.assertEqual(info["steps"], {"count": 3, "source": "torch"})
 
     def test_ranks_of_spawn(self):
         """They know their rank as an argument alone. A name has it if nothing was recorded before the process group."""

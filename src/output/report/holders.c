@@ -1,5 +1,7 @@
 #include "output/report/holders.h"
 
+#include <string.h>
+
 #include "analysis/device/plan.h"
 #include "model/stack.h"
 #include "output/report/columns.h"
@@ -259,6 +261,20 @@ void mp_holders_json(struct mp_json *json, const struct mp_model *model, const s
     mp_json_end_object(json);
 }
 
+static const char *why_no_look(const struct mp_model *model)
+{
+    const struct mp_member *member = &model->start.member;
+    if (!mp_member_is_helper(member))
+        return mp_plan_made(model)
+                   ? "a program with PyTorch looks for them when it ends by itself"
+                   : "a program with PyTorch looks for them when it ends by itself, and with snapshot --holders also "
+                     "at steps";
+    if (!strcmp(member->role, MP_ROLE_LOADER_WORKER))
+        return "a loader's worker looks for those of its dataset when it ends by itself, if tensors of its own live "
+               "then";
+    return "a child that multiprocessing started looks for them only with snapshot --holders";
+}
+
 void mp_holders_text(struct mp_text *text, const struct mp_model *model, const struct mp_holders *holders, size_t only,
                      const struct mp_view *view)
 {
@@ -266,8 +282,7 @@ void mp_holders_text(struct mp_text *text, const struct mp_model *model, const s
     const struct mp_rows rows = rows_of(&table, view);
     struct mp_holders_advised advised = {0};
     if (!holders->looked) {
-        mp_say(text, "the recording has no holders: a program with PyTorch looks for them when it ends by itself%s\n",
-               mp_plan_made(model) ? "" : ", and with snapshot --holders also at steps");
+        mp_say(text, "the recording has no holders: %s\n", why_no_look(model));
         mp_coverage_end(text, model);
         return;
     }
