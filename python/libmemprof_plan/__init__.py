@@ -28,7 +28,7 @@ def start(torch, after_import):
         if settings.get("values") == "zeros" and not serving.is_engine():
             from libmemprof_plan import values
             values.start(torch, after_import)
-    serving.start(after_import)
+    serving.start(after_import, int(settings.get("ready", "900")))
     if torch.distributed.is_available():
         from libmemprof_plan import ranks
         ranks.do_without_libuv(torch.distributed)

@@ -11,15 +11,15 @@ import threading
 
 from libmemprof_plan import kernels
 
-BOUND_S = 15 * 60
 # Wheels give copies names such as libcudart.e8e8b82a.so.12.
 BUNDLED = re.compile(r"^(lib[a-zA-Z]+)[.-][0-9a-f]{8}(?=\.so)")
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab.json", "tekken.json")
 TRIED = {"vllm": ("0.19.", "0.33."), "sglang": ("0.5.",)}  # beginnings of versions
+SERVER = "MEMPROF_PLAN_SERVER"  # the process that the user started
 SERVERS = ("vllm.entrypoints.openai.api_server", "sglang.launch_server", "vllm.entrypoints.cli.main")
 
 
-def start(after_import):
+def start(after_import, bound_s):
     def vllm(module):
         _set_up(module.EngineArgs, "vllm", "model")
 
@@ -27,6 +27,7 @@ def start(after_import):
         _set_up(module.ServerArgs, "sglang", "model_path", "resolve_once")
 
     for name, then in {"vllm.engine.arg_utils": vllm, "sglang.srt.server_args": sglang,
+                       "vllm.v1.executor.abstract": _run_one_rank, "vllm.v1.engine.core": _end_when_short,
                        "sglang.srt.managers.scheduler": _say_why, "uvicorn.server": _end_when_ready,
                        "cuda.bindings.runtime": _answer_by_stand_in,
                        "flashinfer.comm.mnnvl": _wait_for_ranks}.items():
@@ -34,7 +35,7 @@ def start(after_import):
     kernels.start(after_import, _guarded)
     _take_stand_ins()
     if _is_server():
-        _bound()
+        _bound(bound_s)
 
 
 def is_engine():
@@ -60,16 +61,22 @@ def _is_server():
         any(os.path.basename(word) in TRIED for word in words[:3]) and "serve" in words
 
 
-def _bound():
-    """A server that never becomes ready must not run for ever."""
+def _bound(bound_s):
+    """A server that never becomes ready must not run for ever. One whose engine has said that it does not fit ends
+    without a traceback: the plan's last line is the answer."""
+    shown = f"{bound_s // 60} minutes" if bound_s >= 120 else f"{bound_s} seconds"
+
     def end():
-        _say(f"the server was not ready after {BOUND_S // 60} minutes: the plan ends here")
+        _say(f"the server was not ready after {shown}: the plan ends here (--ready-within)")
         os.kill(os.getpid(), signal.SIGINT)
 
-    timer = threading.Timer(BOUND_S, end)
+    timer = threading.Timer(bound_s, end)
     timer.daemon = True
     timer.start()
-    _say(f"plans until the server is ready, at most {BOUND_S // 60} minutes; weights are left out")
+    if threading.current_thread() is threading.main_thread():
+        os.environ[SERVER] = str(os.getpid())
+        signal.signal(signal.SIGUSR2, lambda *_: _leave(1))
+    _say(f"plans until the server is ready, at most {shown}; weights are left out")
 
 
 def _take_stand_ins():
@@ -223,11 +230,47 @@ def _end():
     if "sglang" not in sys.modules:
         os.kill(os.getpid(), signal.SIGINT)
         return
+    _leave(0)
+
+
+def _leave(status):
     import multiprocessing
     for child in multiprocessing.active_children():
         child.kill()
     sys.stdout.flush()
-    os._exit(0)
+    os._exit(status)
+
+
+def _end_when_short(module):
+    """The engine's process has told what lacks (libmemprof_torch/servers.py)."""
+    original = module.EngineCore.__init__
+
+    @functools.wraps(original)
+    def __init__(self, *arguments, **named):
+        try:
+            original(self, *arguments, **named)
+        except Exception as trouble:
+            server = os.environ.get(SERVER)
+            if server and getattr(trouble, "told_by_memprof", False):
+                os.kill(int(server), signal.SIGUSR2)
+                _leave(1)
+            raise
+
+    module.EngineCore.__init__ = __init__
+
+
+def _run_one_rank(module):
+    original = module.Executor.get_class
+
+    def get_class(settings):
+        from libmemprof_plan import one_rank
+        found = original(settings)
+        if found.__name__ != "MultiprocExecutor" or not one_rank.fits(settings):
+            return found
+        _say(f"one of {settings.parallel_config.world_size} equal ranks is planned, and answers for the others")
+        return one_rank.OneRankExecutor
+
+    module.Executor.get_class = staticmethod(get_class)
 
 
 def _answer_by_stand_in(module):

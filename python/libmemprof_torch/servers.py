@@ -5,7 +5,11 @@ the engine computed (src/analysis/device/server.h reads them). A few methods get
 and an engine's own error is passed on.
 """
 
+import contextlib
+import dataclasses
 import functools
+import inspect
+import re
 import sys
 from importlib.machinery import PathFinder
 
@@ -13,6 +17,8 @@ from libmemprof_torch import TROUBLE, complain, is_of_signal
 
 KV_CACHE = 6  # enum mp_role (src/base/words.h)
 NAMES_MOST = 40  # rows of weights
+PLANNERS = ("vllm.v1.core.kv_cache_planning", "vllm.v1.core.kv_cache_utils")  # the first: 0.33
+OF_RANKS = 2260 << 20  # what a rank takes besides: 2.06 to 2.21 GiB in logs of H100s
 
 
 def start(api, torch, after_import):
@@ -21,8 +27,7 @@ def start(api, torch, after_import):
                        "vllm.v1.worker.gpu_model_runner": server.of_vllm_runner,
                        "vllm.v1.worker.gpu.model_runner": server.of_vllm_runner,  # the one of 0.33
                        "vllm.v1.worker.gpu.cudagraph_utils": server.of_vllm_graphs,
-                       "vllm.v1.core.kv_cache_utils": server.of_vllm_cache,
-                       "vllm.v1.core.kv_cache_planning": server.of_vllm_cache,  # 0.33
+                       **dict.fromkeys(PLANNERS, server.of_vllm_cache),
                        "sglang.srt.model_executor.model_runner": server.of_sglang,
                        "sglang.srt.managers.scheduler": server.of_sglang_scheduler}.items():
         if is_installed(name.partition(".")[0]):
@@ -67,6 +72,32 @@ def setting(engine, name):
         return getattr(engine.server_args, name, None)
 
 
+def heads_of(model):
+    """All heads of the model, and those of keys and values."""
+    return getattr(model.hf_text_config, "num_attention_heads", 0), model.get_total_num_kv_heads()
+
+
+class Listener:
+    """Takes what a module logs."""
+
+    def __init__(self):
+        self.said = []
+
+    def __getattr__(self, name):
+        return lambda text, *arguments, **named: self.said.append(str(text) % arguments if arguments else str(text))
+
+
+@contextlib.contextmanager
+def heard(function):
+    names, listener = inspect.unwrap(function).__globals__, Listener()
+    logger = names.get("logger")
+    names["logger"] = listener
+    try:
+        yield listener.said
+    finally:
+        names["logger"] = logger
+
+
 def largest_prefill():
     """Tokens of the largest prefill that SGLang captured, which decides the pool's size; 0: none, or unknown."""
     try:
@@ -77,10 +108,60 @@ def largest_prefill():
         return 0
 
 
+class Cache:
+    """vLLM's own function that makes a cache, asked about other settings."""
+
+    def __init__(self, module, make, settings):
+        self._module, self._make, self.settings = module, make, settings
+
+    def fits(self, specs, available, length=None):
+        model = self.settings.model_config
+        kept = model.max_model_len
+        try:
+            model.max_model_len = length or kept
+            with heard(self._make):
+                self._make(self.settings, [dict(one) for one in specs], list(available))
+            return True
+        except ValueError:
+            return False
+        finally:
+            model.max_model_len = kept
+
+    def longest(self, specs, available):
+        low, high = 0, self.settings.model_config.max_model_len  # low fits, high does not
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self.fits(specs, available, middle) else (low, middle)
+        return low
+
+    def needed(self, specs):
+        """Of the worker that needs most."""
+        of_groups = getattr(self._module, "_max_memory_usage_bytes_from_groups", None)
+        if of_groups and len(specs) == 1:
+            return of_groups(self.settings, self._module.get_kv_cache_groups(self.settings, dict(specs[0])))
+        return max(self._module.max_memory_usage_bytes(self.settings, one.values()) for one in specs)
+
+    def with_heads(self, specs, heads, ranks):
+        share = max(1, heads[1] // ranks)
+        return [{name: dataclasses.replace(one, num_kv_heads=min(one.num_kv_heads, share))
+                 if hasattr(one, "num_kv_heads") else one for name, one in layers.items()} for layers in specs]
+
+    def may_be_fp8(self, specs):
+        from vllm.platforms import current_platform
+        return current_platform.has_device_capability(89) and \
+            any("float16" in str(getattr(one, "dtype", "")) for one in specs[0].values())
+
+    def as_fp8(self, specs):
+        import torch
+        return [{name: dataclasses.replace(one, dtype=torch.uint8) if hasattr(one, "num_kv_heads") else one
+                 for name, one in layers.items()} for layers in specs]
+
+
 class Server:
     def __init__(self, api, torch):
         self._api, self._torch = api, torch
         self._captures = []  # (tokens, memory) where the capture of a size began
+        self._worker = None  # vLLM's, in the engine's own process
 
     def mark(self, kind, **facts):
         said = " ".join(f"{key}={plain(value)}" for key, value in facts.items() if value is not None)
@@ -88,7 +169,8 @@ class Server:
 
     def stage(self, owner, name, region, after=None, step=None, failed=None):
         """Makes the method a region, and calls `after(self, result, before, arguments)` behind it. `before`: memory
-        then. `step`: called first, if each call is a step. `failed(self)`: called after an error of the engine."""
+        then. `step`: called first, if each call is a step. `failed(self, trouble)`: called after an error of the
+        engine."""
         original = getattr(owner, name, None)
         if original is None:
             return
@@ -102,9 +184,9 @@ class Server:
             push(region)
             try:
                 result = original(this, *arguments, **named)
-            except (RuntimeError, ValueError):
+            except (RuntimeError, ValueError) as trouble:
                 if failed:
-                    self.guarded(failed, this)
+                    self.guarded(failed, this, trouble)
                 raise
             finally:
                 pop()
@@ -190,6 +272,7 @@ class Server:
             found = [getattr(this, name, None) for name in
                      ("peak_activation_memory", "non_torch_memory", "cudagraph_memory_estimate", "requested_memory")]
             self._captures.clear()  # of graphs that were captured as a trial
+            self._worker = this
             self.mark("profile", activations=found[0], libraries=found[1], graphs=found[2], requested=found[3],
                       available=int(result) if isinstance(result, (int, float)) else None)
 
@@ -212,8 +295,8 @@ class Server:
         def woken(this, result, before, arguments):
             self.mark("awake", bytes=max(0, before[2] - self.memory()[2]))
 
-        self.stage(worker, "load_model", b"vLLM: weights", loaded)
-        self.stage(worker, "determine_available_memory", b"vLLM: profile run", profiled)
+        self.stage(worker, "load_model", b"vLLM: weights", loaded, failed=self.tell_heavy)
+        self.stage(worker, "determine_available_memory", b"vLLM: profile run", profiled, failed=self.tell_batch)
         self.stage(worker, "initialize_from_config", b"vLLM: KV cache", cached)
         self.stage(worker, "compile_or_warm_up_model", b"vLLM: warm-up", warmed)
         self.stage(worker, "execute_model", b"vLLM: step", step=self._api["step"])
@@ -267,19 +350,21 @@ class Server:
         self._captures.clear()
 
     def cache_of(self, settings, cache):
-        groups = cache.kv_cache_groups
+        """Tokens and requests as the engine itself reports them, in its version's own way."""
+        groups, length = cache.kv_cache_groups, settings.model_config.max_model_len
         specs = [group.kv_cache_spec for group in groups]
         block = min(getattr(spec, "block_size", 0) for spec in specs) if specs else 0
         tokens = cache.num_blocks // len(groups) * block if groups else 0
-        length = settings.model_config.max_model_len
-        requests = tokens // length if length else None
-        try:
-            from vllm.v1.core.kv_cache_utils import \
-                get_max_concurrency_for_kv_cache_config as most
-            requests = int(most(settings, cache))
-        except TROUBLE:
-            pass
-        return dict(tokens=tokens, blocks=cache.num_blocks, block=block, length=length, requests=requests,
+        requests = f"{tokens / length:.2f}"
+        report = next((found for found in (getattr(sys.modules.get(name), "_report_kv_cache_config", None)
+                                           for name in PLANNERS) if found), None)
+        if report and groups:
+            with heard(report) as said:
+                report(settings, cache)
+            found = [re.search(pattern, " ".join(said)) for pattern in (r"size: ([\d,]+) tokens", r": ([\d.]+)x")]
+            if all(found):
+                tokens, requests = int(found[0][1].replace(",", "")), found[1][1]
+        return dict(tokens=tokens, requests=requests, blocks=cache.num_blocks, block=block, length=length,
                     layers=sum(len(group.layer_names) for group in groups),
                     type=getattr(specs[0], "dtype", None) if specs else None)
 
@@ -294,8 +379,9 @@ class Server:
         def get_kv_cache_configs(settings, specs, available, *more, **named):
             try:
                 return original(settings, specs, available, *more, **named)
-            except ValueError:
-                self.guarded(self.tell_short, module, settings, specs[0], min(available))
+            except ValueError as trouble:
+                self.guarded(self.tell_short, Cache(module, original, settings), specs, available)
+                trouble.told_by_memprof = True
                 raise
 
         module.get_kv_cache_configs = get_kv_cache_configs
@@ -303,16 +389,106 @@ class Server:
         if core is not None and hasattr(core, "get_kv_cache_configs"):
             core.get_kv_cache_configs = get_kv_cache_configs
 
-    def tell_short(self, module, settings, specs, available):
-        needed = module.max_memory_usage_bytes(settings, specs.values())
-        longest = 0
-        if available > 0:
-            estimate = getattr(module, "estimate_max_model_len", None)
-            longest = estimate(settings, specs, available) if estimate else 0
-        self.mark("short", needed=needed, available=available, longest=longest,
-                  length=settings.model_config.max_model_len,
-                  utilization=settings.cache_config.gpu_memory_utilization,
-                  tensor_parallel_size=settings.parallel_config.tensor_parallel_size)
+    def tell_short(self, cache, specs, available):
+        """Each setting is one with which the engine's own function makes a cache."""
+        ranks, heads = cache.settings.parallel_config, heads_of(cache.settings.model_config)
+        weights = sum(size for _, size in self.weights(self._worker.model_runner.model)) if self._worker else 0
+
+        def fits_on(number):
+            share = ranks.tensor_parallel_size / number
+            return cache.fits(cache.with_heads(specs, heads, number),
+                              [one + int(weights * (1 - share)) - OF_RANKS for one in available])
+
+        def fits_with(**smaller):
+            return self._worker and cache.fits(specs, [self.available_with(smaller)] * len(specs))
+
+        scheduler = cache.settings.scheduler_config
+        batch, requests = scheduler.max_num_batched_tokens, scheduler.max_num_seqs
+        smaller = {
+            "tensor_parallel": (number for number in (2, 4, 8) if number > ranks.tensor_parallel_size and weights
+                                and not heads[0] % number and fits_on(number)),
+            "max_num_seqs": (number for number in (requests // 4, requests // 16, 1) if 0 < number < requests
+                             and fits_with(max_num_seqs=number)),
+            "max_num_batched_tokens": (number for number in (batch // 4, batch // 16) if requests <= number
+                                       and fits_with(max_num_batched_tokens=number)),
+            "kv_cache_dtype": (kind for kind in ("fp8",) if cache.may_be_fp8(specs)
+                               and cache.fits(cache.as_fp8(specs), available)),
+        }
+        self.mark("short", checked=1, needed=cache.needed(specs), available=min(available), longest=cache.longest(specs, available),
+                  length=cache.settings.model_config.max_model_len,
+                  utilization=cache.settings.cache_config.gpu_memory_utilization,
+                  tensor_parallel_size=ranks.tensor_parallel_size,
+                  **{f"try_{name}": self.first(found) for name, found in smaller.items()})
+
+    def tell_heavy(self, worker, trouble):
+        """The weights do not fit. On PyTorch's device without memory, the model tells how large they are."""
+        if not isinstance(trouble, self._torch.cuda.OutOfMemoryError):
+            return
+        from vllm.config import set_current_vllm_config
+        from vllm.model_executor.model_loader.utils import initialize_model
+        settings = worker.vllm_config
+        ranks, heads = settings.parallel_config, heads_of(settings.model_config)
+        before = self._torch.get_default_dtype()
+        settings.compilation_config.static_forward_context.clear()
+        self._torch.set_default_dtype(settings.model_config.dtype)
+        try:
+            with set_current_vllm_config(settings), self._torch.device("meta"):
+                model = initialize_model(vllm_config=settings)
+        finally:
+            self._torch.set_default_dtype(before)
+        weights = sum(one.nbytes for one in {id(one): one for one in model.parameters()}.values())
+        room = int(self.memory()[3] * settings.cache_config.gpu_memory_utilization) - self.outside()
+        whole = weights * ranks.tensor_parallel_size
+        enough = (number for number in (2, 4, 8) if number > ranks.tensor_parallel_size and
+                  not heads[0] % number and whole // number + OF_RANKS < room)
+        self.mark("engine", name="vLLM", version=sys.modules["vllm"].__version__)
+        self.mark("short", checked=1, what="weights", needed=weights, available=max(0, room),
+                  tensor_parallel_size=ranks.tensor_parallel_size, try_tensor_parallel=self.first(enough))
+        trouble.told_by_memprof = True
+
+    def tell_batch(self, worker, trouble):
+        """The profile run's batch does not fit."""
+        if not isinstance(trouble, self._torch.cuda.OutOfMemoryError):
+            return
+        self._worker, scheduler = worker, worker.vllm_config.scheduler_config
+        trouble.__traceback__ = None  # its frames hold the batch
+        enough = (number for number in (scheduler.max_num_batched_tokens // 4, scheduler.max_num_batched_tokens // 16)
+                  if number and self.available_with(dict(max_num_batched_tokens=number)) > 0)
+        self.mark("short", checked=1, what="batch", needed=0, available=max(0, self.memory()[2]),
+                  length=scheduler.max_num_batched_tokens, try_max_num_batched_tokens=self.first(enough))
+        trouble.told_by_memprof = True
+
+    def outside(self):
+        """Bytes of the device that PyTorch did not reserve."""
+        reserved, _, free, total = self.memory()
+        return total - free - reserved
+
+    def first(self, found):
+        """None: no setting helps, or this version of the engine cannot tell."""
+        try:
+            return next(found, None)
+        except TROUBLE as trouble:
+            if is_of_signal(trouble):
+                raise
+            return None
+
+    def available_with(self, smaller):
+        """What a profile run with a smaller batch leaves for the cache."""
+        worker, scheduler = self._worker, self._worker.vllm_config.scheduler_config
+        holders = {"max_num_seqs": ((scheduler, "max_num_seqs"), (worker.model_runner, "max_num_reqs")),
+                   "max_num_batched_tokens": ((scheduler, "max_num_batched_tokens"),
+                                              (worker.model_runner, "max_num_tokens"))}
+        kept = [(holder, name, getattr(holder, name), value) for key, value in smaller.items()
+                for holder, name in holders[key]]
+        try:
+            for holder, name, _, value in kept:
+                setattr(holder, name, value)
+            profile = type(worker).determine_available_memory.__wrapped__  # without the marks
+            with heard(profile):
+                return profile(worker)
+        finally:
+            for holder, name, before, _ in kept:
+                setattr(holder, name, before)
 
     # ---- SGLang
 
@@ -334,7 +510,7 @@ class Server:
             if this.is_draft_worker:
                 return
             self.mark("cache", bytes=size, tokens=tokens, blocks=tokens // pages, block=pages, length=length,
-                      requests=tokens // length, layers=this.token_to_kv_pool.layer_num, type=this.kv_cache_dtype)
+                      requests=f"{tokens / length:.2f}", layers=this.token_to_kv_pool.layer_num, type=this.kv_cache_dtype)
             if tokens < length:
                 self.mark("short", needed=size // tokens * length, available=size, longest=tokens, length=length,
                           utilization=setting(this, "mem_fraction_static"),
@@ -349,7 +525,7 @@ class Server:
                 self.mark("graphs", taken=max(0, before[2] - free), sizes=len(sizes), largest=largest_prefill(),
                           **self.graph_pools())
 
-        def lacks(this):
+        def lacks(this, trouble):
             """If nothing is left for the cache: reports the bytes from which on something is left, and the need of one
             request."""
             from sglang.srt.model_executor.pool_configurator import create_memory_pool_configurator

@@ -176,6 +176,7 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
                      "find the largest number that fits in place of {NAME} in the command, or of N, starting at N"},
     [MP_OPT_TRY] = {"try", '\0', "KEY=VALUE,...",
                     "also plan a server with each of these settings alone, and with all, in a table"},
+    [MP_OPT_READY_WITHIN] = {"ready-within", '\0', "TIME", "end a server that is not ready by then (15m)"},
     [MP_OPT_TRY_CHANGES] = {"try", '\0', NULL,
                             "run the command as it is, and with each advised change that can be made from outside"},
     [MP_OPT_WORLD_SIZE] = {"world-size", '\0', "N", "the command is one rank of N; collectives return at once"},

@@ -87,6 +87,7 @@ enum mp_option {
     MP_OPT_SELECTED,
     MP_OPT_SIZE,
     MP_OPT_TRY,
+    MP_OPT_READY_WITHIN,
     MP_OPT_TRY_CHANGES,
     MP_OPT_WORLD_SIZE,
     MP_OPT_RANK,

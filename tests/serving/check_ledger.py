@@ -45,13 +45,14 @@ class Ledger(harness.TestCase):
         graphs = [{"tokens": tokens, "pool_bytes": pool * MIB, "driver_bytes": driver * MIB}
                   for tokens, pool, driver in ((8, 4, 0), (4, 0, 1), (1, 0, 1))]
         self.assertEqual({**server, "settings": None}, {
-            "engine": "vLLM", "version": "0.19.0", "settings": None, "ready": True, "tokens": 81920, "requests": 81,
+            "engine": "vLLM", "version": "0.19.0", "settings": None, "ready": True, "tokens": 81913, "requests": 81,
+            "concurrency": 81.92,
             "length": 1000, "blocks": 5120, "block_tokens": 16, "token_bytes": 512, "layers": 2, "cache_type": "int8",
             "weights_bytes": 9 * MIB, "activation_bytes": 7 * MIB, "cache_bytes": 40 * MIB, "total_bytes": 80 * MIB,
             "asleep_bytes": 0, "parts": parts, "weights": weights, "graphs": graphs})
         self.assertIn("max_num_batched_tokens=64", server["settings"])
         text = harness.memprof("report", self.path).stdout
-        self.assertIn("SERVER  81 920 tokens of KV cache: 81 requests of 1 000\n", text)
+        self.assertIn("SERVER  81 913 tokens of KV cache: 81.92 requests of 1 000\n", text)
         self.assertEqual(report["leaks"]["steps"]["count"], 4, "warm-up's end, and three batches")
         self.assertNotEqual(report["leaks"]["verdict"], "leak")
 
@@ -66,10 +67,11 @@ class Ledger(harness.TestCase):
         self.assertNotEqual(self.record(100_000).returncode, 0)
         server = harness.answer("report", self.path)["server"]
         self.assertEqual(server["short"], {"needed_bytes": 51_200_000, "available_bytes": 40 * MIB, "longest": 81920,
-                                           "least_utilization": 0.0, "least_tensor_parallel_size": 2})
+                                           "least_utilization": 0.0, "least_tensor_parallel_size": 2,
+                                           "would": ["--kv-cache-dtype fp8", "--max-num-seqs 1"]})
         self.assertFalse(server["ready"])
         self.assertIn("does not fit: one request of 100 000 tokens needs 48.8 MiB of KV cache, and 40.0 MiB is left; "
-                      "what would: --max-model-len 81920, --tensor-parallel-size 2",
+                      "what would: --max-model-len 81920, --kv-cache-dtype fp8, --max-num-seqs 1\n",
                       harness.memprof("report", self.path).stdout)
 
     def test_a_worker_that_multiprocessing_began(self):
@@ -92,14 +94,14 @@ if __name__ == "__main__":
     def test_settings_that_are_tried(self):
         result = self.plan("--json", "--try", "max_model_len=100000,load_format=fast")
         self.assertEqual(result.returncode, 0, result.stderr)
-        trial = {"fits": "yes", "tokens": 81920, "requests": 81, "longest": 0, "weights_bytes": 9 * MIB,
+        trial = {"fits": "yes", "tokens": 81913, "requests": 81, "longest": 0, "weights_bytes": 9 * MIB,
                  "activation_bytes": 7 * MIB, "cache_bytes": 40 * MIB}
         longer = {**trial, "fits": "no", "tokens": 0, "requests": 0, "longest": 81920}
         self.assertEqual(json.loads(result.stdout)["trials"], [
             {"settings": "", **trial}, {"settings": "max_model_len=100000", **longer},
             {"settings": "load_format=fast", **trial}, {"settings": "max_model_len=100000,load_format=fast", **longer}])
         text = self.plan("--try", "max_model_len=2000").stdout
-        self.assertRegex(text, r"81 920 +40 +9\.00 MiB +7\.00 MiB +40\.0 MiB  max_model_len=2000\n")
+        self.assertRegex(text, r"81 913 +40 +9\.00 MiB +7\.00 MiB +40\.0 MiB  max_model_len=2000\n")
 
     def test_a_version_that_was_never_tried(self):
         metadata = self.folder / "vllm-9.9.dist-info"
@@ -176,7 +178,8 @@ class OfSGLang(harness.TestCase):
             ("graphs", "pools", "--cuda-graph-max-bs-prefill 32", 3), ("libraries", "context, kernels, NCCL", "", 6),
             ("free", "for batches", "--mem-fraction-static 0.75", 27))]
         self.assertEqual(server, {
-            "engine": "SGLang", "version": "0.5.23", "ready": True, "tokens": 65535, "requests": 65, "length": 1000,
+            "engine": "SGLang", "version": "0.5.23", "ready": True, "tokens": 65535, "requests": 65, "concurrency": 65.53,
+            "length": 1000,
             "settings": "utilization=0.75 chunked_prefill_size=64 tp_size=1 max_running_requests=16",
             "blocks": 65535, "block_tokens": 1, "token_bytes": 512, "layers": 2, "cache_type": "int8",
             "weights_bytes": 8 * MIB, "activation_bytes": 4 * MIB, "cache_bytes": 32 * MIB, "total_bytes": 80 * MIB,

@@ -78,6 +78,7 @@ static void read_cache(struct mp_server *server, const char *mark)
     server->block = number_of(mark, "block");
     server->length = number_of(mark, "length");
     server->requests = number_of(mark, "requests");
+    server->concurrency = share_of(mark, "requests");
     server->layers = number_of(mark, "layers");
     copy_value(server->cache_type, sizeof server->cache_type, mark, "type");
 }
@@ -105,6 +106,20 @@ static void name_settings(struct mp_server *server, const char *mark)
                  server->utilization);
     unsigned long long batch = number_of(mark, server->engine->batch_key);
     if (batch) snprintf(server->batch_setting, sizeof server->batch_setting, "%s %llu", server->engine->batch, batch);
+}
+
+/* Settings that the engine's own function found to suffice. */
+static void read_would(struct mp_server *server, const char *mark)
+{
+    static const char *const keys[][2] = {{"try_kv_cache_dtype", "--kv-cache-dtype"},
+                                          {"try_tensor_parallel", "--tensor-parallel-size"},
+                                          {"try_max_num_seqs", "--max-num-seqs"},
+                                          {"try_max_num_batched_tokens", "--max-num-batched-tokens"}};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        char value[16] = "";
+        copy_value(value, sizeof value, mark, keys[i][0]);
+        if (*value) snprintf(server->would[i], sizeof server->would[i], "%s %s", keys[i][1], value);
+    }
 }
 
 static void read_mark(struct mp_server *server, const char *mark, struct readings *readings)
@@ -152,6 +167,9 @@ static void read_mark(struct mp_server *server, const char *mark, struct reading
         server->length = number_of(mark, "length");
         server->utilization = share_of(mark, "utilization");
         server->parallel = (unsigned)number_of(mark, "tensor_parallel_size");
+        server->checked = number_of(mark, "checked");
+        copy_value(server->what, sizeof server->what, mark, "what");
+        read_would(server, mark);
     } else if (!strncmp(mark, "asleep ", 7)) {
         server->asleep_bytes += number_of(mark, "bytes");
     } else if (!strncmp(mark, "awake ", 6)) {

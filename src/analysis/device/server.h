@@ -8,6 +8,8 @@
 #include "base/vec.h"
 #include "model/model.h"
 
+#define MP_SERVER_WOULD 4
+
 struct mp_server_weights {
     char module[128], type[24];
     uint64_t bytes;
@@ -40,13 +42,16 @@ struct mp_server {
     char version[32], cache_type[24], settings[256];
     MP_VEC(struct mp_server_weights) weights; /* the largest first */
     uint64_t weights_bytes, activation_bytes, cache_bytes, tokens, blocks, block, length, requests, layers;
+    double concurrency; /* `requests` of `length` at once, as the engine says it */
     uint64_t graphs, total_bytes, free_bytes, asleep_bytes; /* `graphs`: number of captured sizes */
     double utilization;                                     /* 0: not told */
     char cache_setting[64], batch_setting[64], graph_setting[64];
     MP_VEC(struct mp_server_graph) sizes; /* one for each captured size, the largest first */
     /* The cache cannot hold one request of `length`: needed bytes, available bytes, longest request that fits. */
-    bool is_short;
+    char what[16];          /* what does not fit: "weights", "batch", or the cache: "" */
+    bool is_short, checked; /* checked: the engine was asked about other settings; else only arithmetic tells */
     uint64_t needed_bytes, available_bytes, longest;
+    char would[MP_SERVER_WOULD][64]; /* further settings with which it fits, by the engine's own function; "": none */
     unsigned parallel;                 /* tensor parallel ranks */
     MP_VEC(struct mp_server_row) rows; /* their sum is the device's total */
 };

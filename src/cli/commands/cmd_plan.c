@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #include "base/buffer.h"
+#include "base/clock.h"
+#include "base/units.h"
 #include "cli/command.h"
 #include "cli/record/advise_try.h"
 #include "cli/record/plan_devices.h"
@@ -22,6 +24,7 @@
 
 #define DEVICE_DEFAULT   "h100-80gb"
 #define DEVICES_MAX      8
+#define READY_DEFAULT    (15 * 60 * MP_NS_PER_SECOND)
 #define SELECTED_DEFAULT 0.5
 #define WORLD_MAX        65536
 
@@ -30,6 +33,7 @@ struct planning {
     unsigned devices, rank, world;
     char values[16];
     double selected;
+    uint64_t ready_ns; /* how long a server may take until it is ready */
     bool random;     /* random values are also made for the CPU's tensors */
     bool has_budget; /* the user says how long a look for holders may take */
     char folder[PATH_MAX];
@@ -63,6 +67,14 @@ static bool read_selected(struct planning *planning, const char *text)
     planning->selected = strtod(text, &end);
     if (*text && !*end && planning->selected >= 0 && planning->selected <= 1) return true;
     mp_message("--selected %s: give a share from 0 to 1, such as 0.25", text);
+    return false;
+}
+
+static bool read_ready(struct planning *planning, const char *text)
+{
+    planning->ready_ns = READY_DEFAULT;
+    if (!text || (mp_parse_duration(text, &planning->ready_ns) && planning->ready_ns >= MP_NS_PER_SECOND)) return true;
+    mp_message("--ready-within %s: give a time of at least 1s, such as 30m", text);
     return false;
 }
 
@@ -186,8 +198,9 @@ static bool set_up(struct planning *planning)
                 set("SOFTGPU_PROFILE", "kernels=1;%s", (const char *)profile.data) &&
                 set("TRITON_LIBCUDA_PATH", "%s/lib", planning->folder) && /* Triton would ask ldconfig, which does not
                                                                            * know the stand-in */
-                set("MEMPROF_PLAN", "random=%s;values=%s;rank=%u;world=%u", planning->random ? "made" : "left",
-                    planning->values, planning->rank, planning->world);
+                set("MEMPROF_PLAN", "random=%s;values=%s;rank=%u;world=%u;ready=%llu",
+                    planning->random ? "made" : "left", planning->values, planning->rank, planning->world,
+                    (unsigned long long)(planning->ready_ns / MP_NS_PER_SECOND));
     mp_buffer_free(&profile);
     if (done && dlopen(nvml, RTLD_NOW | RTLD_GLOBAL)) return true;
     mp_message("cannot set up the stand-in GPU: %s", done ? dlerror() : strerror(errno));
@@ -210,7 +223,7 @@ static void prepare(void *context, struct mp_record_config *config)
              planning->devices, planning->rank, planning->world, planning->selected);
 }
 
-static bool report(void *context, const struct mp_collector_result *result, bool quiet)
+static bool report(void *context, struct mp_collector_result *result, bool quiet)
 {
     const struct planning *planning = context;
     return mp_plan_report(result, &planning->device, quiet);
@@ -233,7 +246,8 @@ static int run_plan(const struct mp_invocation *invocation)
         mp_option_number(invocation, MP_OPT_WORLD_SIZE, 1, WORLD_MAX, &planning.world) ||
         (!all && mp_option_number(invocation, MP_OPT_RANK, 0, WORLD_MAX - 1, &planning.rank)) ||
         !read_values(&planning, invocation->value[MP_OPT_VALUES]) ||
-        !read_selected(&planning, invocation->value[MP_OPT_SELECTED]))
+        !read_selected(&planning, invocation->value[MP_OPT_SELECTED]) ||
+        !read_ready(&planning, invocation->value[MP_OPT_READY_WITHIN]))
         return MP_EXIT_USAGE;
     if (planning.rank >= planning.world) {
         mp_message("--rank %u: there are %u ranks, from 0 (--world-size)", planning.rank, planning.world);
@@ -285,7 +299,7 @@ const struct mp_command mp_command_plan = {
                  {MP_OPT_ADVISE,
                   "plan the command as it is, and with each advised change that can be made from outside"}},
     .options = {MP_OPT_DEVICE,  MP_OPT_DEVICES,    MP_OPT_SIZE,        MP_OPT_TRY,    MP_OPT_ADVISE, MP_OPT_COLOR,
-                MP_OPT_VALUES,  MP_OPT_SELECTED,   MP_OPT_WORLD_SIZE,  MP_OPT_RANK,   MP_OPT_OUTPUT, MP_OPT_FORCE,
+                MP_OPT_VALUES,  MP_OPT_SELECTED,   MP_OPT_WORLD_SIZE,  MP_OPT_RANK,   MP_OPT_OUTPUT, MP_OPT_FORCE, MP_OPT_READY_WITHIN,
                 MP_OPT_JSON,    MP_OPT_STACKS,     MP_OPT_FREE_STACKS, MP_OPT_DEPTH,  MP_OPT_ON_OOM, MP_OPT_STEP_RANGE,
                 MP_OPT_STEP_AT, MP_OPT_NO_SYMBOLS, MP_OPT_NO_COMMAND,  MP_OPT_BUDGET, MP_OPT_QUIET,  MP_OPT_STRICT},
     .operands_max = SIZE_MAX,

@@ -283,7 +283,7 @@ static char *output_pattern(const struct mp_invocation *invocation, const struct
 
 struct reporting {
     const struct mp_snapshot_way *way;
-    const struct mp_collector_result *result;
+    struct mp_collector_result *result;
     const struct mp_collector_options *options;
     bool quiet, verbose, whole;
 };

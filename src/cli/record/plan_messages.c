@@ -8,6 +8,7 @@
 
 #include "analysis/categories/categories.h"
 #include "analysis/device/plan.h"
+#include "analysis/device/server.h"
 #include "analysis/sites/peak.h"
 #include "base/units.h"
 #include "base/words.h"
@@ -277,9 +278,6 @@ static void print_fit(const struct mp_plan_outcome *outcome, const struct mp_pla
     else
         mp_message("does not fit, by %s: reserved %s, allocated %s at the peak", mp_format_bytes(room, outcome->over),
                    reserved, allocated);
-    if (mp_plan_device_is_estimate(device))
-        mp_message("no %s was read: its total of %s is an %s", device->key, mp_format_bytes(room, device->total),
-                   device->source);
     mp_message("allocated and reserved are PyTorch's own; context and libraries take another %s (estimated)%s", other,
                (const char *)unknown.data);
     mp_buffer_free(&unknown);
@@ -312,28 +310,56 @@ static bool print_nothing(const struct mp_plan *plan, int status)
     return false;
 }
 
-/* Prints how much a server's cache holds, or how much it lacks. True if this already says whether the server fits. */
-static bool print_server(const struct mp_model *model)
+/* How much a server's cache holds, or what it lacks; nothing: no recording tells. Of a server with several processes,
+ * only the engine knows what lacks, a process without a device. */
+static bool find_server(const struct mp_model *model, const struct mp_collector_result *result, size_t worst,
+                        struct mp_buffer *sentence)
 {
-    struct mp_buffer sentence = {0};
-    bool lacks = false, said = mp_server_sentence(&sentence, model, &lacks);
-    if (said) mp_message("%.*s", (int)sentence.size, (const char *)sentence.data);
-    mp_buffer_free(&sentence);
+    struct mp_model *other;
+    struct mp_error error;
+    bool lacks = false, said = mp_server_sentence(sentence, model, &lacks);
+    for (size_t i = 0; result->exit_status && i < result->recordings.count && !said; i++) {
+        const char *path = i == worst ? NULL : result->recordings.at[i].path;
+        if (!path || mp_model_load(path, &other, &error)) continue;
+        said = mp_server_sentence(sentence, other, &lacks);
+        mp_model_free(other);
+    }
     return lacks;
 }
 
-/* Prints how much memory a server with several processes lacks. Only its engine knows this, a process without a
- * device. */
-static void print_server_of(const struct mp_collector_result *result, size_t but)
+static bool tells_of_server(const char *path)
 {
     struct mp_model *model;
+    struct mp_server server;
     struct mp_error error;
-    bool said = false;
-    for (size_t i = 0; i < result->recordings.count && !said; i++) {
-        const char *path = i == but ? NULL : result->recordings.at[i].path;
-        if (!path || mp_model_load(path, &model, &error)) continue;
-        said = print_server(model);
-        mp_model_free(model);
+    if (mp_model_load(path, &model, &error)) return true; /* it stays */
+    mp_server_find(model, &server);
+    bool tells = server.known;
+    mp_server_free(&server);
+    mp_model_free(model);
+    return tells;
+}
+
+/* Removes the files of processes that only help: no device, no mark of a server. If the program's own file is one of
+ * them, the file that decides takes its name, since the user chose it. */
+static void leave_out_helpers(struct mp_collector_result *result, size_t worst)
+{
+    struct mp_recording_summary *decides = &result->recordings.at[worst];
+    if (!decides->path || !decides->used_device) return;
+    for (size_t i = 0; i < result->recordings.count; i++) {
+        struct mp_recording_summary *one = &result->recordings.at[i];
+        if (!one->path || i == worst || one->used_device || one->failed || one->dropped || tells_of_server(one->path) ||
+            !mp_recording_is_in_place(one) || unlink(one->path))
+            continue;
+        size_t stem = strlen(one->path) - strlen(".mp");
+        bool named = !strncmp(decides->path, one->path, stem + 1) && strcmp(decides->path + stem, ".mp");
+        if (named && !rename(decides->path, one->path)) {
+            free(decides->path);
+            decides->path = one->path;
+        } else {
+            free(one->path);
+        }
+        one->path = NULL;
     }
 }
 
@@ -354,46 +380,62 @@ static size_t find_worst(const struct mp_collector_result *result, const struct 
     return found;
 }
 
-static bool print_one(const char *path, const struct mp_plan_device *device, int exit_status)
+static void print_program(const struct mp_model *model, const struct mp_plan_outcome *outcome,
+                          const struct mp_plan_device *device, const struct mp_plan *plan, int exit_status)
+{
+    print_fit(outcome, device, plan, exit_status);
+    if (!plan->xla.limit) print_peak(model, find_track(model));
+    print_read_backs(model, plan);
+    if (plan->world > 1)
+        mp_message("rank %u of %u, alone: buffers for data of the other ranks kept their contents%s", plan->rank,
+                   plan->world,
+                   exit_status && plan->rank ? "; files that rank 0 makes may be missing: plan it first, or --rank all"
+                                             : "");
+}
+
+/* A server's own numbers say all. If it does not fit, they are the last line. */
+static bool print_one(const struct mp_collector_result *result, size_t worst, const struct mp_plan_device *device)
 {
     struct mp_model *model;
     struct mp_plan plan;
     struct mp_plan_outcome outcome;
     struct mp_error error;
+    struct mp_buffer server = {0};
     char room[MP_UNIT_TEXT], shown[MP_SHOWN_ROOM], framework[160];
+    const char *path = result->recordings.at[worst].path;
     if (mp_model_load(path, &model, &error)) {
         mp_message("%s: %s", path, error.text);
         return false;
     }
     mp_plan_find(model, &plan);
     judge(model, &plan, device, &outcome);
-    bool planned = outcome.has_device || print_nothing(&plan, exit_status);
+    bool planned = outcome.has_device || print_nothing(&plan, result->exit_status);
     if (outcome.has_device) {
-        print_failure(exit_status, ": the plan is of what it did until then");
+        bool lacks = find_server(model, result, worst, &server);
+        if (!lacks) print_failure(result->exit_status, ": the plan is of what it did until then");
         mp_message("planned on %s (%s for the program; %s, nothing was computed)", device->key,
                    mp_format_bytes(room, device->total - device->context),
                    mp_plan_framework(&plan, framework, sizeof framework));
-        if (!print_server(model)) print_fit(&outcome, device, &plan, exit_status);
-        if (!plan.xla.limit) print_peak(model, find_track(model));
-        print_read_backs(model, &plan);
-        if (plan.world > 1)
-            mp_message("rank %u of %u, alone: buffers for data of the other ranks kept their contents%s", plan.rank,
-                       plan.world,
-                       exit_status && plan.rank ? "; files that rank 0 makes may be missing: plan it first, "
-                                                  "or --rank all"
-                                                : "");
+        if (!server.size) print_program(model, &outcome, device, &plan, result->exit_status);
+        if (mp_plan_device_is_estimate(device))
+            mp_message("no %s was read: its total of %s is an %s", device->key, mp_format_bytes(room, device->total),
+                       device->source);
+        if (!lacks && server.size) mp_message("%.*s", (int)server.size, (const char *)server.data);
         mp_shown_path(shown, path);
-        mp_message(outcome.fits ? "%s.   Next: memprof report %s, or memprof plan --size batch=N for the largest batch"
-                                : "%s.   Next: the same command with plan --advise, which plans the changes that may "
-                                  "make it fit",
+        mp_message(server.size    ? "%s.   Next: memprof report %s"
+                   : outcome.fits ? "%s.   Next: memprof report %s, or memprof plan --size batch=N for the largest batch"
+                                  : "%s.   Next: the same command with plan --advise, which plans the changes that may "
+                                    "make it fit",
                    shown, shown);
+        if (lacks) mp_message("%.*s", (int)server.size, (const char *)server.data);
     }
+    mp_buffer_free(&server);
     mp_plan_free(&plan);
     mp_model_free(model);
     return planned;
 }
 
-bool mp_plan_report(const struct mp_collector_result *result, const struct mp_plan_device *device, bool quiet)
+bool mp_plan_report(struct mp_collector_result *result, const struct mp_plan_device *device, bool quiet)
 {
     size_t count = result->recordings.count;
     bool whole = count > 0;
@@ -405,8 +447,9 @@ bool mp_plan_report(const struct mp_collector_result *result, const struct mp_pl
         whole &= !summary->failed && !summary->dropped;
     }
     if (!count) return print_nothing(&(struct mp_plan){0}, result->exit_status);
-    if (quiet) return whole;
     size_t worst = find_worst(result, device);
+    leave_out_helpers(result, worst);
+    if (quiet) return whole;
     for (size_t i = 0; i < count; i++) {
         char peak[MP_UNIT_TEXT], shown[MP_SHOWN_ROOM];
         const struct mp_recording_summary *summary = &result->recordings.at[i];
@@ -414,7 +457,5 @@ bool mp_plan_report(const struct mp_collector_result *result, const struct mp_pl
             mp_message("%s  %s allocated %s at the peak", mp_shown_path(shown, summary->path), summary->track_id,
                        mp_format_bytes(peak, summary->track.peak_bytes));
     }
-    if (result->exit_status) print_server_of(result, worst);
-    const char *path = result->recordings.at[worst].path;
-    return path && print_one(path, device, result->exit_status) && whole;
+    return result->recordings.at[worst].path && print_one(result, worst, device) && whole;
 }

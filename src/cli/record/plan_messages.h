@@ -29,4 +29,4 @@ void mp_plan_outcome_json(struct mp_json *json, const char *name, uint64_t value
 void mp_plan_print_json(struct mp_json *json);
 
 /* Prints the outcome. False: the recording is incomplete, or nothing was planned. */
-bool mp_plan_report(const struct mp_collector_result *result, const struct mp_plan_device *device, bool quiet);
+bool mp_plan_report(struct mp_collector_result *result, const struct mp_plan_device *device, bool quiet);

@@ -113,21 +113,25 @@ static int run_trial(struct trying *trying, size_t number)
     return ended || (!number && !trial->known) ? MP_EXIT_COULD_NOT : MP_EXIT_DONE;
 }
 
-static void put_text(const struct trying *trying)
+static void put_heading(void)
 {
     printf("  %12s  %9s  %9s  %11s  %9s  settings\n", "tokens", "requests", "weights", "activations", "KV cache");
-    for (size_t i = 0; i < trying->count; i++) {
-        const struct trial *one = &trying->trials[i];
-        char tokens[MP_UNIT_TEXT], requests[MP_UNIT_TEXT], weights[MP_UNIT_TEXT], activations[MP_UNIT_TEXT];
-        char cache[MP_UNIT_TEXT];
-        printf("  %12s  %9s  %9s  %11s  %9s  %s", one->known ? mp_format_count(tokens, one->tokens) : "?",
-               one->known ? mp_format_count(requests, one->requests) : "?", mp_format_bytes(weights, one->weights),
-               mp_format_bytes(activations, one->activations), one->known ? mp_format_bytes(cache, one->cache) : "?",
-               *one->settings ? one->settings : "as given");
-        if (one->known && !one->fits)
-            printf("; does not fit, the longest request is %s", mp_format_count(tokens, one->longest));
-        printf("\n");
-    }
+    fflush(stdout);
+}
+
+/* Into a pipe, too, a row comes as soon as it is known: a trial takes a minute. */
+static void put_row(const struct trial *one)
+{
+    char tokens[MP_UNIT_TEXT], requests[MP_UNIT_TEXT], weights[MP_UNIT_TEXT], activations[MP_UNIT_TEXT];
+    char cache[MP_UNIT_TEXT];
+    printf("  %12s  %9s  %9s  %11s  %9s  %s", one->known ? mp_format_count(tokens, one->tokens) : "?",
+           one->known ? mp_format_count(requests, one->requests) : "?", mp_format_bytes(weights, one->weights),
+           mp_format_bytes(activations, one->activations), one->known ? mp_format_bytes(cache, one->cache) : "?",
+           *one->settings ? one->settings : "as given");
+    if (one->known && !one->fits)
+        printf("; does not fit, the longest request is %s", mp_format_count(tokens, one->longest));
+    printf("\n");
+    fflush(stdout);
 }
 
 static void put_json(const struct trying *trying)
@@ -160,12 +164,13 @@ int mp_plan_try(const struct mp_invocation *invocation)
     struct trying trying = {.invocation = invocation};
     if (!read_settings(&trying)) return MP_EXIT_USAGE;
     int status = mp_probing_begin(&trying.probing);
-    for (size_t i = 0; !status && i < trying.count; i++)
+    bool json = mp_given(invocation, MP_OPT_JSON);
+    if (!status && !json) put_heading();
+    for (size_t i = 0; !status && i < trying.count; i++) {
         status = run_trial(&trying, i);
+        if (!status && !json) put_row(&trying.trials[i]);
+    }
     mp_probing_end(&trying.probing);
-    if (!status && mp_given(invocation, MP_OPT_JSON))
-        put_json(&trying);
-    else if (!status)
-        put_text(&trying);
+    if (!status && json) put_json(&trying);
     return status;
 }

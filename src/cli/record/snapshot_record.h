@@ -10,7 +10,7 @@ struct mp_snapshot_way {
     const char *name;                                                /* default file name, before the pid and ".mp" */
     void (*prepare)(void *context, struct mp_record_config *config); /* after the options were read */
     /* Prints the outcome; false: the recording is incomplete. */
-    bool (*report)(void *context, const struct mp_collector_result *result, bool quiet);
+    bool (*report)(void *context, struct mp_collector_result *result, bool quiet);
 };
 
 /* Records the invocation's operands as a command. `way`: NULL for `memprof snapshot` itself. Returns an exit status. */

@@ -98,7 +98,7 @@ static void put_place(struct mp_buffer *out, const struct mp_model *model, const
     mp_stack_lines_free(&lines);
 }
 
-void mp_plan_head_text(struct mp_text *text, const struct mp_model *model)
+bool mp_plan_head_text(struct mp_text *text, const struct mp_model *model)
 {
     struct mp_plan plan;
     mp_plan_find(model, &plan);
@@ -120,7 +120,9 @@ void mp_plan_head_text(struct mp_text *text, const struct mp_model *model)
     }
     if (plan.planned && count > HEAD_PLACES)
         mp_say(text, "    and %zu more: memprof info lists them\n", count - HEAD_PLACES);
+    bool planned = plan.planned;
     mp_plan_free(&plan);
+    return planned;
 }
 
 void mp_plan_text(struct mp_text *text, const struct mp_model *model)

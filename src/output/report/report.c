@@ -329,16 +329,18 @@ void mp_report_text(struct mp_text *text, const struct mp_model *model, const st
                     const struct mp_view *view)
 {
     put_header(text, model, story, view);
-    if (!mp_is_csv(text)) mp_plan_head_text(text, model);
-    if (!mp_is_csv(text)) mp_server_text(text, model);
+    bool planned = !mp_is_csv(text) && mp_plan_head_text(text, model);
+    bool ledger = !mp_is_csv(text) && mp_server_text(text, model);
     if (story->peak)
         put_peak(text, model, story->peak, view);
     else
         mp_say(text, "\nNo allocation was recorded.\n");
     mp_device_uses_text(text, model);
     put_others(text, model, story->peak);
-    if (story->peak) put_leaks(text, model, story->leaks, view);
-    if (story->steps) put_steps(text, model, story->steps);
+    /* Of a server that ended when it was ready, the ledger says what is there; it served nobody who could leak. */
+    bool served = !ledger || !planned || story->leaks->verdict != MP_VERDICT_UNKNOWN;
+    if (story->peak && served) put_leaks(text, model, story->leaks, view);
+    if (story->steps && served) put_steps(text, model, story->steps);
     if (story->frag) put_frag(text, model, story->frag, view);
     put_advice(text, model, story, view);
     mp_coverage_end(text, model);

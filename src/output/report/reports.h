@@ -56,13 +56,13 @@ void mp_plan_json(struct mp_json *json, const struct mp_model *model);
 void mp_plan_text(struct mp_text *text, const struct mp_model *model);
 bool mp_plan_sentence(struct mp_buffer *out, const struct mp_model *model);
 /* Writes, before a report's peak, a plan's device and the sites whose values decide sizes; nothing for other
- * recordings. */
-void mp_plan_head_text(struct mp_text *text, const struct mp_model *model);
+ * recordings (false). */
+bool mp_plan_head_text(struct mp_text *text, const struct mp_model *model);
 
 /* Only for recordings of a server of language models: the object "server"; a part of text that begins with an empty
- * line; a sentence on what its KV cache holds or lacks (false: none). */
+ * line (false: none); a sentence on what its KV cache holds or lacks (false: none). */
 void mp_server_json(struct mp_json *json, const struct mp_model *model);
-void mp_server_text(struct mp_text *text, const struct mp_model *model);
+bool mp_server_text(struct mp_text *text, const struct mp_model *model);
 bool mp_server_sentence(struct mp_buffer *out, const struct mp_model *model, bool *lacks);
 
 void mp_info_json(struct mp_json *json, const char *key, const struct mp_model *model, const struct mp_view *view);

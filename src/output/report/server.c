@@ -1,5 +1,7 @@
 #include "analysis/device/server.h"
 
+#include <string.h>
+
 #include "output/report/columns.h"
 #include "output/report/reports.h"
 
@@ -51,6 +53,7 @@ void mp_server_json(struct mp_json *json, const struct mp_model *model)
         mp_json_bool(json, "ready", server.ready);
         mp_json_number(json, "tokens", server.tokens);
         mp_json_number(json, "requests", server.requests);
+        mp_json_real(json, "concurrency", server.concurrency);
         mp_json_number(json, "length", server.length);
         mp_json_number(json, "blocks", server.blocks);
         mp_json_number(json, "block_tokens", server.block);
@@ -72,6 +75,10 @@ void mp_server_json(struct mp_json *json, const struct mp_model *model)
             mp_json_number(json, "longest", server.longest);
             mp_json_real(json, "least_utilization", mp_server_least_utilization(&server));
             mp_json_number(json, "least_tensor_parallel_size", mp_server_least_parallel(&server));
+            mp_json_array(json, "would");
+            for (size_t i = 0; i < MP_SERVER_WOULD; i++)
+                if (*server.would[i]) mp_json_text(json, NULL, server.would[i]);
+            mp_json_end_array(json);
             mp_json_end_object(json);
         }
         mp_json_end_object(json);
@@ -81,8 +88,14 @@ void mp_server_json(struct mp_json *json, const struct mp_model *model)
 
 static void put_short(struct mp_buffer *out, const struct mp_server *server)
 {
-    mp_buffer_printf(out, "does not fit: one request of %s tokens needs %s of KV cache, and %s is left",
-                     mp_count(server->length), mp_bytes(server->needed_bytes), mp_bytes(server->available_bytes));
+    const char *needed = mp_bytes(server->needed_bytes), *left = mp_bytes(server->available_bytes);
+    if (!strcmp(server->what, "weights"))
+        mp_buffer_printf(out, "does not fit: the weights take %s, and %s is left", needed, left);
+    else if (!strcmp(server->what, "batch"))
+        mp_buffer_printf(out, "does not fit: memory ran out in the profile run of %s tokens", mp_count(server->length));
+    else
+        mp_buffer_printf(out, "does not fit: one request of %s tokens needs %s of KV cache, and %s is left",
+                         mp_count(server->length), needed, left);
     double share = mp_server_least_utilization(server);
     const char *before = "; what would: ";
     if (server->longest) {
@@ -93,7 +106,12 @@ static void put_short(struct mp_buffer *out, const struct mp_server *server)
         mp_buffer_printf(out, "%s%s %.3f", before, server->engine->utilization, share + 0.0005);
         before = ", ";
     }
-    if (mp_server_least_parallel(server))
+    for (size_t i = 0; i < MP_SERVER_WOULD; i++) {
+        if (!*server->would[i]) continue;
+        mp_buffer_printf(out, "%s%s", before, server->would[i]);
+        before = ", ";
+    }
+    if (!server->checked && mp_server_least_parallel(server))
         mp_buffer_printf(out, "%s%s %u", before, server->engine->parallel, mp_server_least_parallel(server));
 }
 
@@ -106,8 +124,8 @@ bool mp_server_sentence(struct mp_buffer *out, const struct mp_model *model, boo
     if (server.is_short)
         put_short(out, &server);
     else if (server.tokens)
-        mp_buffer_printf(out, "%s tokens of KV cache: %s of %s", mp_count(server.tokens),
-                         mp_counted(server.requests, "request"), mp_count(server.length));
+        mp_buffer_printf(out, "%s tokens of KV cache: %.2f requests of %s", mp_count(server.tokens),
+                         server.concurrency, mp_count(server.length));
     mp_server_free(&server);
     return said;
 }
@@ -117,13 +135,14 @@ static void say_more(struct mp_text *text, size_t count)
     if (count) mp_say(text, "  and %zu more: --json lists them\n", count);
 }
 
-void mp_server_text(struct mp_text *text, const struct mp_model *model)
+bool mp_server_text(struct mp_text *text, const struct mp_model *model)
 {
     struct mp_server server;
     struct mp_buffer sentence = {0};
     bool lacks;
     mp_server_find(model, &server);
-    if (server.known && mp_server_sentence(&sentence, model, &lacks)) {
+    bool said = server.known && mp_server_sentence(&sentence, model, &lacks);
+    if (said) {
         mp_heading(text, "SERVER  %.*s", (int)sentence.size, (const char *)sentence.data);
         mp_say(text, "\n  %s %s%s%s\n", server.engine->name, server.version, *server.settings ? "; " : "",
                server.settings);
@@ -142,4 +161,5 @@ void mp_server_text(struct mp_text *text, const struct mp_model *model)
     }
     mp_buffer_free(&sentence);
     mp_server_free(&server);
+    return said;
 }

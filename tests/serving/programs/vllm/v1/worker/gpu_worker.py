@@ -11,7 +11,7 @@ class Worker:
 
     def determine_available_memory(self):
         self.peak_activation_memory = 7 << 20
-        return 40 << 20
+        return (52 - 3 * self.vllm_config.scheduler_config.max_num_seqs) << 20
 
     def initialize_from_config(self, cache):
         self.model_runner.kv_caches = [torch.zeros(cache.num_blocks * 4096, dtype=torch.int8) for _ in range(2)]
