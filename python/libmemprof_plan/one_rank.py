@@ -1,6 +1,8 @@
 """A vLLM with tensor parallelism under `memprof plan`: rank 0 runs in the engine's own process and answers for its
 equals. The engine imports this module in each of its processes."""
 
+import os
+
 from vllm.v1.executor.uniproc_executor import UniProcExecutor
 
 
@@ -35,3 +37,10 @@ def _be_on_one_node(world):
         if hasattr(module, "in_the_same_node_as"):
             module.in_the_same_node_as = lambda *_, **__: [True] * world
     shm_broadcast.MessageQueue.create_from_process_group = staticmethod(lambda *_, **__: None)
+    os.environ.pop("SOFTGPU_MESSAGES", None)  # the stand-in of NCCL would wait for the others
+    try:
+        from flashinfer.comm.mnnvl import IpcSocket
+    except ImportError:
+        return
+    send = IpcSocket.send_fd
+    IpcSocket.send_fd = lambda self, descriptor, *_: send(self, descriptor, self.rank)

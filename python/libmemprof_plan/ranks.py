@@ -34,7 +34,7 @@ def be_alone(distributed, rank, world):
         # With NCCL alone, as the program wants, calls without a device (barrier) use the GPU.
         backend = str(backend or "cpu:gloo,cuda:nccl")
         backend = backend if backend == "nccl" else "cpu:fake,cuda:nccl" if "nccl" in backend else "fake"
-        begin(backend, store=Store(distributed), rank=rank, world_size=world, **named)
+        begin(backend, store=Store(distributed, rank), rank=rank, world_size=world, **named)
 
     _replace(distributed, init_process_group)
     _let_groups_be_alone(distributed)
@@ -160,8 +160,9 @@ def do_without_libuv(distributed):
 _stores = []
 
 
-def Store(distributed):
-    """A store in this process: a key that another rank would set exists as soon as it is asked for."""
+def Store(distributed, rank):
+    """A store in this process: a key that another rank would set exists as soon as it is asked for. PyTorch's symmetric
+    memory ends keys by the rank; values begin with the number of a device, which must be another for each rank."""
     kept = distributed.HashStore()
 
     class Alone(distributed.Store):
@@ -169,7 +170,12 @@ def Store(distributed):
             kept.set(key, value)
 
         def get(self, key):
-            if not kept.check([key]):
+            stem, _, other = key.rpartition("/")
+            own = f"{stem}/{rank}"
+            if not kept.check([key]) and other.isdigit() and kept.check([own]):
+                value = kept.get(own)
+                kept.set(key, value if len(value) < 16 else int(other).to_bytes(4, "little") + value[4:])
+            elif not kept.check([key]):
                 kept.set(key, "\0" * 128)
             return kept.get(key)
 
@@ -195,12 +201,14 @@ def Store(distributed):
 def answer_objects(distributed, alone):
     """Collectives of Python objects over NCCL. Several processes exchange them through the group's store. With one
     process, the other ranks have this rank's objects."""
+    said = []
+
     def exchange(call, own):
         return _exchange(distributed, call.get("group"), own, alone)
 
     def root(call):
-        if alone or call.get("group_src") is not None:
-            return call.get("group_src") or 0
+        if call.get("group_src") is not None:
+            return call["group_src"]
         return distributed.get_group_rank(call.get("group") or distributed.group.WORLD, call.get("src") or 0)
 
     def all_gather_object(call):
@@ -212,7 +220,13 @@ def answer_objects(distributed, alone):
             call["object_gather_list"][:] = theirs
 
     def broadcast_object_list(call):
-        call["object_list"][:] = exchange(call, call["object_list"])[root(call)]
+        """Alone, another rank sends what this one sent before it."""
+        own = not alone or root(call) == distributed.get_rank(call.get("group"))
+        if own or len(said) != len(call["object_list"]):
+            call["object_list"][:] = exchange(call, call["object_list"])[root(call)]
+            said[:] = call["object_list"]
+        else:
+            call["object_list"][:] = said
 
     def scatter_object_list(call):
         given = exchange(call, call.get("scatter_object_input_list"))[root(call)]

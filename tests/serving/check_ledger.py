@@ -129,6 +129,39 @@ if __name__ == "__main__":
             self.assertIn(said, result.stderr)
         self.assertEqual(self.plan("--try", "nosuch").returncode, 2)
 
+    def test_equal_ranks(self):
+        """One of them answers; stages of a pipeline are not equal."""
+        said = [harness.memprof("plan", "--force", "-o", self.path, "--", PYTHON, HERE / "programs/one_rank.py", *sizes).stdout
+                for sizes in ((4, 1), (1, 1), (2, 2))]
+        self.assertEqual(said, ["OneRankExecutor\nrank 0\n[40, 40, 40, 40] 40 [True, True, True, True]\n",
+                                "MultiprocExecutor\n", "MultiprocExecutor\n"])
+
+    def test_the_last_line(self):
+        """What lacks, and no file of a helper. The device's user is a child, and its file takes the name."""
+        program = """import ctypes, subprocess, sys, libmemprof
+if len(sys.argv) == 1:
+    sys.exit(subprocess.run([sys.executable, __file__, "child"]).returncode)
+cuda, context, address = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_uint64()
+assert not cuda.cuInit(0) and not cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
+assert not cuda.cuCtxSetCurrent(context) and not cuda.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(1 << 22))
+libmemprof.mark(f"server: short checked=1 {sys.argv[1]}")
+sys.exit(1)
+"""
+        for facts, said in (("needed=9437184 available=4194304 longest=500 length=1000 try_max_num_seqs=8",
+                             "one request of 1 000 tokens needs 9.00 MiB of KV cache, and 4.00 MiB is left; what would: "
+                             "--max-model-len 500, --max-num-seqs 8"),
+                            ("what=weights needed=9437184 available=4194304 try_tensor_parallel=4",
+                             "the weights take 9.00 MiB, and 4.00 MiB is left; what would: --tensor-parallel-size 4"),
+                            ("what=batch length=64 try_max_num_batched_tokens=16",
+                             "memory ran out in the profile run of 64 tokens; what would: --max-num-batched-tokens 16")):
+            source = self.folder / "server.py"
+            source.write_text(program.replace('"child"', repr(facts)))
+            result = harness.memprof("plan", "--force", "-o", self.path, "--", PYTHON, source)
+            self.assertEqual(result.stderr.splitlines()[-1], f"memprof: does not fit: {said}")
+            self.assertNotIn("failed", result.stderr)
+            self.assertEqual(list(self.folder.glob("*.mp")), [self.path])
+            self.assertNotIn("LEAKS", harness.memprof("report", self.path).stdout)
+
     def test_stand_ins_in_the_place_of_libraries_by_path(self):
         program = "import torch, ctypes; print(*[ctypes.CDLL(f'/nowhere/{name}')._name for name in %s])"
         names = ["libcudart.so.12", "libcudart.so.12.8.90", "libcudart.0a1b2c3d.so.12", "libcudart-0a1b2c3d.so.12"]
