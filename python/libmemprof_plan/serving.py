@@ -1,5 +1,6 @@
-"""Servers under `memprof plan`: dummy weights, no tokenizer if there is none, and an end once the server is ready. vLLM
-and SGLang ask NVIDIA's runtime some questions through another library; the stand-in answers them."""
+"""Servers under `memprof plan` have dummy weights, need no tokenizer, and end once they are ready.
+
+vLLM and SGLang ask NVIDIA's runtime some questions through another library; the stand-in answers them."""
 
 import functools
 import os
@@ -242,7 +243,7 @@ def _leave(status):
 
 
 def _end_when_short(module):
-    """The engine's process has told what lacks (libmemprof_torch/servers.py)."""
+    """The engine's process has reported what lacks (libmemprof_torch/servers.py)."""
     original = module.EngineCore.__init__
 
     @functools.wraps(original)

@@ -135,7 +135,7 @@ class Cache:
         return low
 
     def needed(self, specs):
-        """Of the worker that needs most."""
+        """The need of the worker that needs most."""
         of_groups = getattr(self._module, "_max_memory_usage_bytes_from_groups", None)
         if of_groups and len(specs) == 1:
             return of_groups(self.settings, self._module.get_kv_cache_groups(self.settings, dict(specs[0])))
@@ -473,7 +473,7 @@ class Server:
             return None
 
     def available_with(self, smaller):
-        """What a profile run with a smaller batch leaves for the cache."""
+        """The bytes that a profile run with a smaller batch leaves for the cache."""
         worker, scheduler = self._worker, self._worker.vllm_config.scheduler_config
         holders = {"max_num_seqs": ((scheduler, "max_num_seqs"), (worker.model_runner, "max_num_reqs")),
                    "max_num_batched_tokens": ((scheduler, "max_num_batched_tokens"),
