@@ -22,6 +22,7 @@
 #include "collect/session/launch.h"
 #include "collect/session/membership.h"
 #include "collect/session/naming.h"
+#include "format/new_file.h"
 
 /* ---- options -------------------------------------------------------------------------------------------------- */
 
@@ -323,6 +324,18 @@ static int check_folder(const struct mp_invocation *invocation, const char *fold
         folder);
 }
 
+/* Makes a file beside the pattern's, and removes it again: only that shows that the folder takes files. */
+static int try_output(const char *pattern)
+{
+    const struct mp_new_file_rule rule = {.way = MP_NEW_FILE_FORCE, .at_once = true, .nameless = true};
+    struct mp_new_file file = {0};
+    struct mp_error error;
+    enum mp_status status = mp_new_file_open(pattern, &rule, &file, &error);
+    if (!status) close(file.fd);
+    mp_new_file_close(&file);
+    return status ? mp_give_up("%s; the command was not started", error.text) : MP_EXIT_DONE;
+}
+
 /* Checks for errors that are known before the command starts. */
 static int check_output(const struct mp_invocation *invocation, const char *pattern, bool in_folder)
 {
@@ -330,19 +343,20 @@ static int check_output(const struct mp_invocation *invocation, const char *patt
     const char *folder = dirname(copy);
     int status = in_folder ? check_folder(invocation, folder) : MP_EXIT_DONE;
     struct stat facts;
+    bool there = !strchr(strrchr(pattern, '/'), '%') && !lstat(pattern, &facts);
     if (status) {
         /* said */
     } else if (stat(folder, &facts) || !S_ISDIR(facts.st_mode)) {
         mp_message("there is no folder %s to write to; the command was not started", folder);
         status = MP_EXIT_COULD_NOT;
-    } else if (access(folder, W_OK)) {
-        mp_message("cannot write in %s: %s; the command was not started", folder, strerror(errno));
+    } else if (there && !mp_given(invocation, MP_OPT_FORCE)) {
+        mp_message("%s is already there; choose another name or add --force. The command was not started", pattern);
         status = MP_EXIT_COULD_NOT;
-    } else if (!strchr(strrchr(pattern, '/'), '%') && stat(pattern, &facts) == 0) {
-        if (!mp_given(invocation, MP_OPT_FORCE)) {
-            mp_message("%s is already there; choose another name or add --force. The command was not started", pattern);
-            status = MP_EXIT_COULD_NOT;
-        }
+    } else if (there && !stat(pattern, &facts) && !S_ISREG(facts.st_mode)) {
+        mp_message("%s is no file, so it cannot hold a recording; the command was not started", pattern);
+        status = MP_EXIT_COULD_NOT;
+    } else {
+        status = try_output(pattern);
     }
     free(copy);
     return status;
