@@ -23,7 +23,7 @@ except ImportError:
     sys.exit(f"memprof: mcp needs Python's package of that name, which {sys.executable} has not: "
              "pip install mcp, into the environment whose python3 comes first in PATH")
 
-PAGE_BYTES = 64 << 10
+PAGE_BYTES = 8 << 10  # of text; JSON has eight times as much
 ANSWER_BYTES = 256 << 20
 SECONDS = 300
 FILES_LOOKED = 100_000
@@ -41,13 +41,48 @@ TOOLS = {"report": ONE, "peak": ONE, "leaks": ONE, "holders": ONE, "steps": ONE,
                                                       "file": FILE}}}}}
 OFFERED = ("track", "from", "to", "limit", "group", "sort", "filter", "columns", "outstanding", "site", "replay", "kind",
            "capacity", "margin", "predict", "full-stacks")
-OWN = {"json": {"type": "boolean", "description": "the keys of the reference (true), or the command's text (false)"},
-       "page": {"type": "integer", "description": "which page of an answer of more than 64 KiB, from 1"}}
+OWN = {"json": {"type": "boolean", "description": "the keys of the reference, with whole stacks, in place of text"},
+       "page": {"type": "integer", "description": "which page of a long answer, from 1"}}
 ENDINGS = (".mp", ".pickle", ".pkl", ".json", ".json.gz", ".sqlite", ".csv")
 
 
 class Refusal(Exception):
     """A sentence for the client."""
+
+
+class Files:
+    """The files of one question: each is opened once, and the command gets what was opened, whatever becomes of names."""
+
+    def __init__(self, root):
+        self.root, self.names = root, {}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        for file in self.names:
+            os.close(file)
+
+    def open(self, name):
+        """A path of the command's that leads to the file with that name from the folder, if it lies below the folder."""
+        try:
+            if isinstance(name, str) and "\0" not in name and not os.path.isabs(name):
+                file = os.open(os.path.join(self.root, name), os.O_PATH | os.O_CLOEXEC)
+                self.names[file] = "./" + name if name.startswith("-") else name
+                below = os.readlink(f"/proc/self/fd/{file}").startswith(self.root.rstrip("/") + "/")
+                if below and stat.S_ISREG(os.fstat(file).st_mode):
+                    return f"/proc/self/fd/{file}"
+        except OSError:
+            pass
+        raise Refusal(f"there is no file {name} below {self.root}; the tool `recordings` lists those that there are")
+
+    def states(self):
+        return [(facts.st_dev, facts.st_ino, facts.st_mtime_ns) for facts in map(os.fstat, self.names)]
+
+    def named(self, text, in_json):
+        for file, name in self.names.items():
+            text = re.sub(rf"/proc/self/fd/{file}\b", lambda _: json.dumps(name)[1:-1] if in_json else name, text)
+        return text
 
 
 class Memprof:
@@ -63,7 +98,7 @@ class Memprof:
         """A line about the tool, and the schema of each offered option, from the table that --help prints."""
         text = subprocess.run([self.program, tool, "--help"], stdout=subprocess.PIPE, check=True, text=True).stdout
         rows = re.findall(r"^ {2}(?:-\w, | {4})--([\w-]+)( \w+)?((?:\s+(?! {0,6}-).*)+)$", text, re.M)
-        options = {name: {"type": "string" if argument else "boolean", "description": " ".join(words.split())}
+        options = {name: {"type": "string" if argument else "boolean", "description": shortened(words)}
                    for name, argument, words in rows if name in OFFERED}
         return text.partition("\n")[0].partition(": ")[2], options
 
@@ -81,29 +116,17 @@ class Memprof:
 
     # ---- arguments --------------------------------------------------------------------------------------------------
 
-    def file(self, name):
-        """The path from the folder to a file below it, after following links."""
-        real = os.path.realpath(os.path.join(self.root, name)) if isinstance(name, str) and "\0" not in name else ""
-        inside = real.startswith(self.root.rstrip("/") + "/") and not os.path.isabs(name)
-        try:
-            if inside and stat.S_ISREG(os.stat(real).st_mode):
-                path = os.path.relpath(real, self.root)
-                return "./" + path if path.startswith("-") else path
-        except OSError:
-            pass
-        raise Refusal(f"there is no file {name} below {self.root}; the tool `recordings` lists those that there are")
-
-    def operands(self, tool, arguments):
+    def operands(self, tool, arguments, files):
         if tool != "size":
-            return [self.file(arguments.get(name)) for name in TOOLS[tool]]
+            return [files.open(arguments.get(name)) for name in TOOLS[tool]]
         probes = arguments.get("probes")
         if not isinstance(probes, list) or not 1 <= len(probes) <= PROBES or not all(isinstance(one, dict) for one in probes):
             raise Refusal(f'"probes" must be a list of 1 to {PROBES} objects with "batch" and "file"')
         if not all(isinstance(one.get("batch"), int) and one["batch"] > 0 for one in probes):
             raise Refusal('"batch" of a probe must be a whole number')
-        return [f"{one['batch']}={self.file(one.get('file'))}" for one in probes]
+        return [f"{one['batch']}={files.open(one.get('file'))}" for one in probes]
 
-    def words(self, tool, arguments):
+    def words(self, tool, arguments, files):
         """The command line after `memprof`."""
         known, words = self.schema(tool)["properties"], [tool, "--progress=never"]
         for name, value in arguments.items():
@@ -115,11 +138,11 @@ class Memprof:
             if not isinstance(value, wanted) or wanted is not bool and isinstance(value, bool):
                 raise Refusal(f'"{name}" must be {"true or false" if wanted is bool else "a string"}')
             words += [f"--{name}={value}"] if wanted is not bool else [f"--{name}"] * value
-        if arguments.get("json", True) is True:
+        if arguments.get("json") is True:
             words.append("--json")
             if "limit" in known and "limit" not in arguments:
                 words.append(f"--limit={ROWS}")
-        return words + self.operands(tool, arguments)
+        return words + self.operands(tool, arguments, files)
 
     # ---- answers ----------------------------------------------------------------------------------------------------
 
@@ -144,7 +167,7 @@ class Memprof:
         return (f'{{"schema": "memprof.recordings/1", "folder": {json.dumps(self.root)}, "whole": '
                 f'{json.dumps(looked < FILES_LOOKED)}, "unnamed": {unnamed}, "recordings": [\n' + ",\n".join(rows) + "]}\n")
 
-    async def run(self, words):
+    async def run(self, words, files):
         """The command's output with its messages at the end, and its exit status."""
         server = os.getpid()
 
@@ -157,7 +180,7 @@ class Memprof:
         try:
             child = await asyncio.create_subprocess_exec(
                 self.program, *words, cwd=self.root, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE, preexec_fn=end_with_parent)
+                stderr=subprocess.PIPE, preexec_fn=end_with_parent, pass_fds=tuple(files.names))
         except (OSError, ValueError) as error:
             raise Refusal(f"memprof {words[0]} could not be started: {getattr(error, 'strerror', error)}") from error
         try:
@@ -177,21 +200,22 @@ class Memprof:
         page = arguments.get("page", 1)
         if not isinstance(page, int) or isinstance(page, bool) or page < 1:
             raise Refusal('"page" must be a whole number from 1')
-        failed = False
+        failed, in_json = False, arguments.get("json") is True or tool == "recordings"
         if tool == "recordings":
             if set(arguments) - {"page"}:
                 raise Refusal('the tool recordings has no argument but "page"')
             text = self.recordings()
         else:
-            words = self.words(tool, arguments)
-            question = words, [os.stat(os.path.join(self.root, name)).st_mtime_ns for name in self.names(tool, arguments)]
-            if page == 1 or self.last[0] != question:
-                text, status = await self.run(words)
-                failed = status not in (0, 4)
-                self.last = (None, "") if failed else (question, text)
-            else:
-                text = self.last[1]
-        pages = split(text)
+            with Files(self.root) as files:
+                words = self.words(tool, arguments, files)
+                question = {**arguments, "page": tool}, files.states()
+                if page == 1 or self.last[0] != question:
+                    text, status = await self.run(words, files)
+                    text, failed = files.named(text, in_json), status not in (0, 4)
+                    self.last = (None, "") if failed else (question, text)
+                else:
+                    text = self.last[1]
+        pages = split(text, PAGE_BYTES * 8 if in_json else PAGE_BYTES)
         if page > len(pages):
             raise Refusal(f'there is no page {page}: the answer has {len(pages)}')
         more = f"page {page} of {len(pages)}"
@@ -199,10 +223,10 @@ class Memprof:
             more += f'; ask the same with "page": {page + 1} for the next, or for fewer rows ("limit")'
         return pages[page - 1], failed, more if len(pages) > 1 else None
 
-    def names(self, tool, arguments):
-        if tool == "size":
-            return [self.file(one["file"]) for one in arguments["probes"]]
-        return [self.file(arguments[name]) for name in TOOLS[tool]]
+
+def shortened(words):
+    """A description's begin: each tool has most options, and an agent reads them all."""
+    return re.split(r"[.;] | \(", " ".join(words.split()), maxsplit=1)[0].strip()
 
 
 def date(seconds):
@@ -221,11 +245,11 @@ async def read_most(stream):
     return data.decode(errors="replace")
 
 
-def split(text):
+def split(text, most):
     """Pages that end at a line's end, if possible."""
     data, pages = text.encode(errors="replace"), []
-    while len(data) > PAGE_BYTES:
-        end = data.rfind(b"\n", 0, PAGE_BYTES) + 1 or PAGE_BYTES
+    while len(data) > most:
+        end = data.rfind(b"\n", 0, most) + 1 or most
         while data[end] & 0xc0 == 0x80:  # the middle of a character
             end -= 1
         pages.append(data[:end].decode())

@@ -30,8 +30,8 @@ const struct mp_command mp_command_mcp = {
         "A server of the Model Context Protocol on stdin and stdout, which a client starts. Its tools are the commands "
         "that read: report, peak, leaks, holders, steps, frag, advise, info, size and compare. `recordings` lists the "
         "files. The tools read recordings below FOLDER and nothing else, wherever links lead. They write nothing, and "
-        "run no program. An answer of more than 64 KiB comes in pages. The server is a Python program on the "
-        "protocol's own package: pip install mcp.",
+        "run no program. An answer of more than 8 KiB of text, or 64 KiB of JSON, comes in pages. The server is a "
+        "Python program on the protocol's own package: pip install mcp.",
     .example = "memprof mcp ~/runs",
     .operands_min = 1,
     .operands_max = 1,

@@ -43,7 +43,7 @@ def reports_of(process):
     found = []
     for word in pathlib.Path(f"/proc/{process}/task/{process}/children").read_text().split():
         with contextlib.suppress(OSError):
-            if b"long.json" in pathlib.Path(f"/proc/{word}/cmdline").read_bytes():
+            if b"/proc/self/fd/" in pathlib.Path(f"/proc/{word}/cmdline").read_bytes():
                 found.append(int(word))
     return found
 
@@ -109,22 +109,22 @@ class Mcp(harness.TestCase):
 
     def test_answers_are_those_of_the_commands(self):
         cases = [
-            ("report", {"file": "train.mp"}, ["report", "train.mp", "--json"]),
-            ("report", {"file": "train.mp", "json": False}, ["report", "train.mp"]),
-            ("peak", {"file": "deep/leaking.mp", "limit": 2, "full-stacks": True, "json": False},
+            ("report", {"file": "train.mp", "json": True}, ["report", "train.mp", "--json"]),
+            ("report", {"file": "train.mp"}, ["report", "train.mp"]),
+            ("peak", {"file": "deep/leaking.mp", "limit": 2, "full-stacks": True},
              ["peak", "deep/leaking.mp", "-n", "2", "--full-stacks"]),
-            ("leaks", {"file": "deep/leaking.mp"}, ["leaks", "deep/leaking.mp", "--json", "-n", "20"]),
-            ("steps", {"file": "train.mp", "from": "step:1"}, ["steps", "train.mp", "--from", "step:1", "--json", "-n", "20"]),
-            ("report", {"file": "cut.mp"}, ["report", "cut.mp", "--json"]),
-            ("compare", {"before": "train.mp", "after": "deep/leaking.mp"},
+            ("leaks", {"file": "deep/leaking.mp", "json": True}, ["leaks", "deep/leaking.mp", "--json", "-n", "20"]),
+            ("steps", {"file": "train.mp", "from": "step:1", "json": True}, ["steps", "train.mp", "--from", "step:1", "--json", "-n", "20"]),
+            ("report", {"file": "cut.mp", "json": True}, ["report", "cut.mp", "--json"]),
+            ("compare", {"before": "train.mp", "after": "deep/leaking.mp", "json": True},
              ["compare", "train.mp", "deep/leaking.mp", "--json", "-n", "20"]),
-            ("peak", {"file": "-o.mp"}, ["peak", "./-o.mp", "--json", "-n", "20"])]
+            ("peak", {"file": "-o.mp"}, ["peak", "./-o.mp"])]
         answers = self.calls(*((tool, arguments) for tool, arguments, _ in cases))
         for (tool, arguments, line), answer in zip(cases, answers):
             with self.subTest(tool=tool, arguments=arguments):
                 self.assertEqual(answer, ([self.command(*line)], False))
         self.assertEqual(json.loads(answers[0][0][0])["schema"], "memprof.report/1")
-        (text,), failed = self.calls(("size", {"capacity": "1GiB", "json": False, "probes": [
+        (text,), failed = self.calls(("size", {"capacity": "1GiB", "probes": [
             {"batch": 4, "file": "train.mp"}, {"batch": 8, "file": "deep/leaking.mp"}]}))[0]
         size = ["size", "--capacity", "1GiB", "4=train.mp", "8=deep/leaking.mp"]
         self.assertEqual(text, self.command(*size))
@@ -171,6 +171,19 @@ class Mcp(harness.TestCase):
         self.assertFalse(self.call("peak", {"file": "train.mp"}, MEMPROF_CONF=f"output={self.root}/new")[1])
         self.assertEqual(sorted(self.root.rglob("*")), before)
 
+    def test_a_file_is_opened_once(self):
+        """Whoever changes the folder after the check changes nothing."""
+        sys.path.insert(0, str(harness.SOURCE / "python"))
+        import libmemprof_mcp
+        whole = (self.runs / "train.mp").read_bytes()
+        with libmemprof_mcp.Files(os.path.realpath(self.runs)) as files:
+            path = files.open("train.mp")
+            (self.runs / "train.mp").unlink()
+            os.symlink("../outside.mp", self.runs / "train.mp")
+            self.assertEqual(pathlib.Path(path).read_bytes(), whole)
+            self.assertEqual(files.named(f"{path}: {path}0", False), f"train.mp: {path}0")
+            self.assertRaises(libmemprof_mcp.Refusal, files.open, "train.mp")
+
     def test_long_answers_come_in_pages(self):
         trace = {"segments": [], "device_traces": [[
             {"action": "alloc", "addr": 4096 * i, "size": 512, "stream": 0, "time_us": i,
@@ -181,18 +194,19 @@ class Mcp(harness.TestCase):
             texts, more, page = [], True, 0
             while more and page < 100:
                 page += 1
-                answer = await session.call_tool("peak", {"file": "many.json", "limit": 0, "page": page})
+                answer = await session.call_tool("peak", {"file": "many.json", "limit": 0, "json": True, "page": page})
                 texts.append(answer.content[0].text)
                 more = f'"page": {page + 1}' in answer.content[1].text
                 self.assertIn(f"page {page} of ", answer.content[1].text)
-            beyond = await session.call_tool("peak", {"file": "many.json", "limit": 0, "page": page + 1})
+            beyond = await session.call_tool("peak", {"file": "many.json", "limit": 0, "json": True, "page": page + 1})
             return texts, beyond.content[0].text
         texts, beyond = self.session(action)
         self.assertGreater(len(texts), 3)
         self.assertLessEqual(max(len(text.encode()) for text in texts), PAGE)
         self.assertEqual("".join(texts), self.command("peak", "many.json", "--json", "-n", "0"))
         self.assertIn("there is no page", beyond)
-        self.assertEqual(len(json.loads(self.call("peak", {"file": "many.json"})[0])["sites"]), 20)
+        self.assertLessEqual(len(self.call("peak", {"file": "many.json", "limit": 0})[0].encode()), 8 << 10)
+        self.assertEqual(len(json.loads(self.call("peak", {"file": "many.json", "json": True})[0])["sites"]), 20)
 
     def test_a_command_ends_with_its_server_and_its_client(self):
         (self.runs / "long.json").write_text('{"traceEvents": [' + '{"ph": "X"},' * 5_000_000)
