@@ -182,7 +182,7 @@ class Looks:
             most = CHILD_OBJECTS_MOST if self._is_forked() else holders.OBJECTS_MOST
             under = list(holders_names.of_a_worker()) if self._is_forked() and not self.at_steps else None
             self._tell(holders.Look(self._torch, budget_ns=budget_ns, saved=self._saved, objects_most=most,
-                                    last=self._last.frames(), sees_views=not stopped, census=self._census,
+                                    last=self._last.frames(), sees_views=not stopped, census=None if under else self._census,
                                     under=under))
         except TROUBLE as trouble:
             if is_of_signal(trouble):

@@ -429,6 +429,7 @@ static enum mp_status find_all(struct attached *a, struct mp_error *error)
     }
     if (a->found.count) return MP_OK;
     if (a->target.short_of_files) return refuse(error, EMFILE);
+    if (a->options->child && !has_torch && !has_cuda) return MP_OK; /* its children are waited for */
     if (has_torch || has_cuda)
         return mp_fail(error, MP_UNSUPPORTED,
                        "process %" PRIu32

@@ -179,6 +179,8 @@ static int open_mapped(const struct mp_attach_target *target, const struct mp_ma
     return -1;
 }
 
+#define DEPTH_MOST 16
+
 static bool has_library(uint32_t pid)
 {
     char path[64], *line = NULL;
@@ -193,22 +195,29 @@ static bool has_library(uint32_t pid)
     return found;
 }
 
-/* Each thread has its own list of children. */
-uint32_t mp_attach_target_child(const struct mp_attach_target *target, struct mp_map *known)
+/* Each thread has its own list of children. A child without the libraries, such as a shell or an engine's own process,
+ * is looked through for its children. */
+static uint32_t find_child(uint32_t parent, const struct mp_map *known, unsigned depth)
 {
     char path[64 + sizeof((struct dirent *)NULL)->d_name];
-    snprintf(path, sizeof path, "/proc/%" PRIu32 "/task", target->pid);
-    DIR *threads = opendir(path);
+    snprintf(path, sizeof path, "/proc/%" PRIu32 "/task", parent);
+    DIR *threads = depth < DEPTH_MOST ? opendir(path) : NULL;
     uint32_t pid, found = 0;
     for (struct dirent *thread; threads && !found && (thread = readdir(threads));) {
         if (*thread->d_name == '.') continue;
-        snprintf(path, sizeof path, "/proc/%" PRIu32 "/task/%s/children", target->pid, thread->d_name);
+        snprintf(path, sizeof path, "/proc/%" PRIu32 "/task/%s/children", parent, thread->d_name);
         FILE *file = fopen(path, "re");
         while (file && !found && fscanf(file, "%" SCNu32, &pid) == 1)
-            if (!mp_map_find(known, pid) && has_library(pid)) found = pid;
+            if (!mp_map_find(known, pid)) found = has_library(pid) ? pid : find_child(pid, known, depth + 1);
         if (file) fclose(file);
     }
     if (threads) closedir(threads);
+    return found;
+}
+
+uint32_t mp_attach_target_child(const struct mp_attach_target *target, struct mp_map *known)
+{
+    uint32_t found = find_child(target->pid, known, 0);
     if (found) *mp_map_at(known, found, NULL) = 1;
     return found;
 }

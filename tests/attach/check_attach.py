@@ -442,6 +442,24 @@ class Attached(harness.TestCase):
                     self.assertLessEqual(len(blocks), int((self.folder / f"{go.name}.{process['pid']}").read_text()))
                     self.assertGreater(len(blocks), 50)
 
+    def test_children_of_a_parent_without_pytorch(self):
+        """As below an engine's own process, or a shell that it starts."""
+        script, go = self.folder / "kids.py", self.folder / "go"
+        script.write_text(KIDS)
+        line = f"echo $$; while [ ! -e {go} ]; do sleep 0.02; done; sh -c '{sys.executable} {script} {self.c10} {go} child; true'; true"
+        started, (pid,) = self.start("sh", "-c", line)
+        attached = self.begin(pid, self.recording, "--children")
+        self.assertIn(f"process {pid} has neither PyTorch nor CUDA: waiting", attached.stderr.readline())
+        go.touch()
+        self.wait_for(lambda: list(self.folder.glob("*.mp")))
+        (self.folder / "go.all").touch()
+        self.assertEqual((started.wait(), attached.wait(harness.TIMEOUT)), (0, 0))
+        (path,) = self.folder.glob("*.mp")
+        process, blocks = harness.answer("info", path)["process"], self.blocks(path)
+        self.assertEqual(path.name, f"{self.recording.stem}.{process['pid']}.mp")
+        self.assertGreater(len(blocks), 50)
+        self.assertLessEqual(len(blocks), int((self.folder / f"go.{process['pid']}").read_text()))
+
     def test_exec(self):
         script = self.folder / "exec.py"
         script.write_text(KIDS.replace("# EXEC", "work(); os.execvp('sleep', ['sleep', '1'])"))

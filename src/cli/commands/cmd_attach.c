@@ -112,9 +112,13 @@ static void say_attached(void *context, unsigned probes, uint64_t took_ns)
     const struct mp_invocation *invocation = attaching->invocation;
     char took[MP_UNIT_TEXT];
     if (mp_given(invocation, MP_OPT_QUIET)) return;
-    mp_message("attached to process %u with %u probes in %s; %s", (unsigned)attaching->options->pid, probes,
-               mp_format_duration(took, took_ns),
-               invocation->value[MP_OPT_FOR] ? "detaches by itself" : "Ctrl-C detaches");
+    if (!probes && !attaching->options->is_child)
+        mp_message("process %u has neither PyTorch nor CUDA: waiting for children of it that do; Ctrl-C detaches",
+                   (unsigned)attaching->options->pid);
+    else
+        mp_message("attached to process %u with %u probes in %s; %s", (unsigned)attaching->options->pid, probes,
+                   mp_format_duration(took, took_ns),
+                   invocation->value[MP_OPT_FOR] ? "detaches by itself" : "Ctrl-C detaches");
 }
 
 static int attach(struct attaching *attaching, bool is_child)
@@ -131,7 +135,7 @@ static int attach(struct attaching *attaching, bool is_child)
         bool whole = mp_snapshot_report(&result, &shown, mp_given(invocation, MP_OPT_QUIET),
                                         mp_given(invocation, MP_OPT_VERBOSE));
         if (!whole && mp_given(invocation, MP_OPT_STRICT)) status = MP_EXIT_INCOMPLETE;
-    } else if (!is_child) {
+    } else if (!is_child && !attaching->children.count) {
         mp_message("nothing was allocated while memprof was attached; no file was written");
     }
     mp_collector_result_free(&result);
