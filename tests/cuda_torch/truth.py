@@ -18,7 +18,9 @@ def leave():
     """Runs after all handlers that are registered later, and before Python frees the program's tensors."""
     sys.stdout.flush()
     sys.stderr.flush()
-    ctypes.CDLL(None).exit(1 if failure else 0)
+    # Code of DTensor that runs in exit() has references to Python's objects.
+    library = ctypes.PyDLL if "torch.distributed.tensor" in sys.modules else ctypes.CDLL
+    library(None).exit(1 if failure else 0)
 
 
 failure = None

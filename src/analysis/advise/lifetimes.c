@@ -15,6 +15,7 @@
 #include "base/words.h"
 #include "model/stack_facts.h"
 #include "model/track.h"
+#include "model/uses.h"
 
 #define COPY_FAR    4096 /* allocations, or events, to search for the moment of a copy */
 #define MOST_BIRTHS 8    /* most steps whose kept gradients are compared */
@@ -682,6 +683,62 @@ static void find_idle(struct finder *f)
     }
 }
 
+/* ---- blocks that no operator uses again, by the log */
+
+/* The first allocation after the block's last use; MP_NONE: the block is freed by then, or may be used behind the end.
+ */
+static uint32_t unread_from(const struct finder *f, uint32_t block)
+{
+    struct mp_idle idle;
+    const struct mp_model_events *events = &f->model->events;
+    mp_idle_at(f->model, block, f->model->duration_ns, 0, &idle);
+    if (!idle.never) return MP_NONE;
+    uint32_t event = (uint32_t)MP_COUNT_BEFORE(events->count, i, events->time_ns[i] <= idle.since_ns);
+    while (event < end_of(f, block) && event < events->count && events->type[event] != MP_EVENT_ALLOC)
+        event++;
+    return event < end_of(f, block) && event < events->count ? event : MP_NONE;
+}
+
+/* A graph's own blocks go with the graph. */
+static bool is_by_name(const struct mp_model_holder *holder)
+{
+    return holder->certain && holder->kind != MP_HOLDER_GRAPH && holder->kind < MP_HOLDER_THREAD;
+}
+
+/* Ends the blocks that the looks found under the same root. */
+static void end_unread(struct finder *f, const struct mp_model_holder *first)
+{
+    const struct mp_model *model = f->model;
+    const char *root = mp_model_text(model, first->path);
+    size_t length = mp_holder_root(root);
+    struct mp_change change = {
+        .kind = MP_CHANGE_LIFETIME,
+        .pattern = MP_CHANGE_IDLE_VARIABLE,
+        .variable = mp_text_copy_part(
+            root, length - (length > 3 && root[length - 1] == ']' && root[length - 2] == '*' ? strlen("[*]") : 0))};
+    uint64_t most = 0;
+    for (const struct mp_model_holder *row = first; row < model->holders.at + model->holders.count; row++) {
+        const char *path = mp_model_text(model, row->path);
+        if (is_by_name(row) && is_ours(f, row->block) && !f->idle[row->block] && mp_holder_root(path) == length &&
+            !memcmp(path, root, length))
+            end_idle(f, &change, row->block, unread_from(f, row->block), &most);
+    }
+    if (!change.edits.ends.count) free(change.variable);
+    propose(f, &change);
+}
+
+static void find_unread(struct finder *f)
+{
+    size_t tried = 0;
+    mp_vec_each (const struct mp_model_holder, row, &f->model->holders) {
+        if (tried == MOST_IDLE || !is_by_name(row) || !is_ours(f, row->block) || f->idle[row->block] ||
+            unread_from(f, row->block) == MP_NONE)
+            continue;
+        end_unread(f, row);
+        tried++;
+    }
+}
+
 /* ---- temporaries of optimizers */
 
 static bool shows(const struct finder *f, uint32_t block, uint32_t fact)
@@ -799,7 +856,10 @@ void mp_lifetimes_propose(const struct mp_model *model, const struct mp_torch_hi
         find_backwards(&f);
         f.idle = mp_alloc_zeroed(model->blocks.count + 1, 1);
         find_gradients(&f);
-        find_idle(&f);
+        if (model->uses.count)
+            find_unread(&f);
+        else
+            find_idle(&f);
         find_variables(&f);
         if (strncmp(mp_track_device(model, history->track), "cpu", 3)) find_fused(&f);
         find_foreach(&f);

@@ -39,7 +39,7 @@ static void take_use(const struct mp_model *model, const struct mp_model_use *us
 /* The blocks that an operator allocated wait for its end, which has its arguments. */
 static void derive(const struct mp_model *model, const struct moments *moments, unsigned char *flow)
 {
-    struct mp_map waiting = {0};                    /* by operator + 1: the last block + 1 that it allocated */
+    struct mp_map waiting = {0}; /* by operator + 1: the last block + 1 that it allocated */
     uint32_t *before = mp_alloc_zeroed(model->blocks.count + 1, sizeof *before); /* the one before it, + 1 */
     for (size_t i = 0, end; i < moments->count; i = end) {
         const struct mp_model_use *first = &model->uses.at[moments->at[i].use];
@@ -54,7 +54,8 @@ static void derive(const struct mp_model *model, const struct moments *moments, 
             if (derived && use->how & MP_USE_READ) flow[use->block] |= MP_FLOW_READ;
             if (derived && use->how & (MP_USE_WRITTEN | MP_USE_OUTPUT)) flow[use->block] |= MP_FLOW_DERIVED;
             if (!(use->how & MP_USE_MADE) || flow[use->block] & WAITS) continue;
-            flow[use->block] |= WAITS; /* once: a block has a row for its allocation, and may have one for its operator */
+            flow[use->block] |=
+                WAITS; /* once: a block has a row for its allocation, and may have one for its operator */
             before[use->block] = (uint32_t)*last;
             *last = use->block + 1;
         }
