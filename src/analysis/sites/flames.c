@@ -56,8 +56,14 @@ static void add_values(struct mp_flames *flames, enum mp_flame_side side, uint32
     flames->sums[side].blocks += sample->values[sense].blocks;
 }
 
-/* Drops the interpreter's own frames. For one line of Python they change once Python has specialised its instructions.
- * The interpreter's shared object is the one whose frame calls a Python frame. */
+/* A frame of PyTorch's dispatcher that only stacks of recordings with the log of operators have. */
+static bool is_of_log(const struct mp_stack_line *line)
+{
+    return line->function && strstr(line->function, "callWithDispatchKeySlowPath");
+}
+
+/* Drops the interpreter's own frames, and those of a log. For one line of Python they change once Python has specialised
+ * its instructions. The interpreter's shared object is the one whose frame calls a Python frame. */
 static void drop_interpreter(struct mp_stack_lines *lines)
 {
     const char *interpreter = NULL;
@@ -65,11 +71,12 @@ static void drop_interpreter(struct mp_stack_lines *lines)
     for (size_t i = 0; i + 1 < lines->count && !interpreter; i++)
         if (lines->at[i].language == MP_PYTHON && lines->at[i + 1].language == MP_NATIVE)
             interpreter = lines->at[i + 1].module;
-    for (size_t i = 0; interpreter && i < lines->count; i++) {
+    for (size_t i = 0; i < lines->count; i++) {
         const char *module = lines->at[i].language == MP_NATIVE ? lines->at[i].module : NULL;
-        if (!module || strcmp(module, interpreter) != 0) lines->at[kept++] = lines->at[i];
+        bool own = module && ((interpreter && !strcmp(module, interpreter)) || is_of_log(&lines->at[i]));
+        if (!own) lines->at[kept++] = lines->at[i];
     }
-    if (interpreter) lines->count = kept;
+    lines->count = kept;
 }
 
 void mp_flames_add(struct mp_flames *flames, enum mp_flame_side side, const struct mp_model *model,
