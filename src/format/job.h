@@ -86,7 +86,7 @@ struct mp_job_finding {
     uint32_t stack, first_step;
     uint32_t holder; /* string id: "main().losses[*] (train.py:61)"; 0: none was found */
     uint8_t class;   /* enum mp_leak_class */
-    uint8_t certain;
+    uint8_t certain; /* 0: probable, 1: certain, 2: possible */
 };
 
 enum mp_job_curve { MP_JOB_BY_STEP, MP_JOB_BY_TIME };

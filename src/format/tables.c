@@ -214,7 +214,7 @@ static const struct mp_table_layout tables[] = {
             FIELD(mp_job_finding, process, MP_FIELD_ANY, DELTA), FIELD(mp_job_finding, track, MP_CHUNK_STRINGS, VARINT),
             FIELD(mp_job_finding, stack, MP_CHUNK_STACKS, DELTA),
             FIELD(mp_job_finding, first_step, MP_FIELD_ANY, VARINT), FIELD(mp_job_finding, class, MP_FIELD_ANY, VARINT),
-            FIELD(mp_job_finding, certain, MP_FIELD_BOOL, VARINT),
+            FIELD(mp_job_finding, certain, MP_FIELD_ANY, VARINT),
             OPTIONAL(mp_job_finding, holder, MP_CHUNK_STRINGS, VARINT))},
     {.kind = MP_CHUNK_JOB_POINTS,
      .name = "point of a curve",

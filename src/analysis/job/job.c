@@ -437,17 +437,18 @@ static enum mp_status take_leaks(struct taker *t, struct mp_job_process *process
         const struct mp_leak_finding *finding = &leaks.findings.at[i];
         uint64_t growth = finding->bytes_per_step > 0 ? (uint64_t)(finding->bytes_per_step + 0.5) : 0;
         double together = finding->sum.bytes_per_step;
-        const struct mp_job_finding row = {.bytes = finding->sum.bytes,
-                                           .blocks = finding->sum.blocks,
-                                           .bytes_per_step = together > 0 ? (uint64_t)(together + 0.5) : 0,
-                                           .eta_oom_steps = finding->eta_oom_steps,
-                                           .process = t->process,
-                                           .track = job_text(t->job, mp_track_id(t->model, finding->track, id)),
-                                           .stack = stack_of(t, finding->stack),
-                                           .first_step = finding->first_step,
-                                           .holder = holder_of(t, &leaks, finding),
-                                           .class = (uint8_t)finding->class,
-                                           .certain = finding->confidence == MP_LEAK_CERTAIN};
+        const struct mp_job_finding row = {
+            .bytes = finding->sum.bytes,
+            .blocks = finding->sum.blocks,
+            .bytes_per_step = together > 0 ? (uint64_t)(together + 0.5) : 0,
+            .eta_oom_steps = finding->eta_oom_steps,
+            .process = t->process,
+            .track = job_text(t->job, mp_track_id(t->model, finding->track, id)),
+            .stack = stack_of(t, finding->stack),
+            .first_step = finding->first_step,
+            .holder = holder_of(t, &leaks, finding),
+            .class = (uint8_t)finding->class,
+            .certain = finding->confidence == MP_LEAK_POSSIBLE ? 2 : finding->confidence == MP_LEAK_CERTAIN};
         if (finding->sum.sites) mp_vec_add(&t->job->rows.findings, row); /* one row for each cause */
         if (!mp_leak_is_leak(finding)) continue;
         process->growth += growth;

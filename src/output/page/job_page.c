@@ -161,7 +161,7 @@ static void put_leaks(struct facts *f)
         mp_json_number(&f->json, NULL, finding->first_step);
         mp_json_number(&f->json, NULL, finding->bytes);
         mp_json_number(&f->json, NULL, finding->blocks);
-        mp_json_bool(&f->json, NULL, finding->certain);
+        mp_json_bool(&f->json, NULL, finding->certain == 1);
         mp_json_text(&f->json, NULL, mp_model_text(f->job->model, finding->holder));
         mp_json_end_array(&f->json);
     }

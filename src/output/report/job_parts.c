@@ -340,7 +340,12 @@ void mp_job_sites_json(struct mp_json *json, const char *key, const struct mp_jo
 
 /* ---- leaks ------------------------------------------------------------------------------------------------------ */
 
-MP_GETTER(get_confidence, struct mp_job_finding, it, value->text = it->certain ? "certain" : "probable")
+static const char *confidence_of(const struct mp_job_finding *finding)
+{
+    return finding->certain == 1 ? "certain" : finding->certain == 2 ? "possible" : "probable";
+}
+
+MP_GETTER(get_confidence, struct mp_job_finding, it, value->text = confidence_of(it))
 MP_GETTER(get_leaking, struct mp_job_finding, it, mp_job_name(&value->made, of, it->process))
 
 static void get_place(struct mp_value *value, const void *of, const void *row)
@@ -390,8 +395,8 @@ static void put_kind(struct mp_table *table, unsigned columns, const void *of, c
         mp_buffer_printf(&more, "; the same in %s, +%s a step in all", mp_counted(others, "more process"),
                          mp_bytes(bytes));
     mp_table_skip(table, columns);
-    mp_table_wide(table, MP_PLAIN, "%s, %s%.*s", mp_leak_class_name(finding->class),
-                  finding->certain ? "certain" : "probable", (int)more.size, (const char *)more.data);
+    mp_table_wide(table, MP_PLAIN, "%s, %s%.*s", mp_leak_class_name(finding->class), confidence_of(finding),
+                  (int)more.size, (const char *)more.data);
     mp_table_end_row(table);
     mp_buffer_free(&more);
     if (!finding->holder) return;
