@@ -95,6 +95,26 @@ def two(x, y):
 '''
 NOT_FILLED = {("ATTRIBUTE", "never"), ("GLOBAL", "read_only"), ("LOCAL", "loc_read")}
 
+# What a function does with `ring` after an entry, and the bounds that its code shows. A name is (kind, name).
+BOUNDS = {
+    "ring.append(x)": set(),
+    "ring.append(x)\n    if len(ring) > 64: ring.pop(0)": {64},
+    "ring.append(x)\n    while len(ring) > most: del ring[0]": {("local", "most")},
+    "ring.append(x)\n    while len(ring) > self.most: del ring[0]": {("attribute", "most")},
+    "ring.append(x)\n    ring = ring[-64:]": {64},
+    "ring[x % 64] = x": {64},
+    "ring[x] = x\n    if len(ring) > limit(): ring.popitem()": {0},
+    "ring.append(x)\n    if len(ring) > 64: print(x)": set(),
+    "ring.append(x)\n    if len(ring) > 0: ring.clear()": set(),
+}
+
+
+def bounds_of(body):
+    code, = [each for each in codes_in(compile(f"def fill(ring, x, most, self):\n    {body}\n", "code", "exec"))
+             if each.co_name == "fill"]
+    found = holders_filled._bounds_in(code, "ring", holders_filled._NAMED_BY[holders_filled.LOCAL])
+    return {each if type(each) is int else each[:2] for each in found}
+
 
 def codes_in(code):
     yield code
@@ -126,6 +146,8 @@ def main():
         held(lines_found(*key, True) == of_entries[key], (key, lines_found(*key, True), of_entries[key]))
     for key in wanted.keys() - of_entries.keys():
         held(lines_found(*key, True) == set(), key)
+    for body, bounds in BOUNDS.items():
+        held(bounds_of(body) == bounds, (body, bounds_of(body), bounds))
     long = compile("\n".join(["kept.append(1)"] * 10_000), "long", "exec")
     asked = []
     named_by = holders_filled._NAMED_BY[holders_filled.GLOBAL]
