@@ -18,6 +18,7 @@ import collections
 import contextlib
 import gc
 import itertools
+import re
 import sys
 import time
 import types
@@ -39,6 +40,7 @@ CLIMB_AT_ONCE = 64  # tensors that climb together, and objects whose referrers o
 CLIMB_AS_ONE = 16  # so many objects add at most as much to a call as it takes for none
 CLIMB_MOST = 500  # objects above one
 HOME_MOST = 2000  # objects on the way from one back to it
+LISTED = re.compile(r"[\w.()<>]+\[\*\]")  # the path of a list's entries
 HEAD_START = 8  # levels that one frame's locals are walked before those of the frame that it calls: four attributes
 
 # Objects of these classes refer to nothing that could hold a tensor.
@@ -169,6 +171,7 @@ class Look:
                        f"{len(self._objects)} objects")
         self._until = self._budget_ns * NAME_PERCENT // 100
         found = self._names.holders(self.blocks.values())
+        self._find_immortal(found)
         if self._spent() < self._budget_ns:
             self._idle.mark(found)
         self._find_lines(found)
@@ -182,6 +185,22 @@ class Look:
 
     def name_at(self, place):
         return self._names.text_to(place)
+
+    def _find_immortal(self, found):
+        """A list of tensors may have found them by gc.get_objects(), as tools do. If one lives by a cycle that the
+        collector does not see, that holds it whatever happens to the list."""
+        for listed in [each for each in found[:LINES_MOST] if LISTED.fullmatch(each.path)]:
+            tensor = self._order[self.blocks[listed.addresses[0]].place]
+            if self.kind_of(type(tensor)) != "tensor" or not naming.dict_of(tensor):
+                continue
+            self._home_until = None
+            home = self._way_home(tensor, True)
+            start = listed.path
+            for each in found if home else ():
+                if each.path.startswith(start):
+                    below = each.path[len(start):].lstrip(".")
+                    each.path = naming.UNSEEN_CYCLE + home + (f" → {below}" if below else "")
+                    each.kind, each.told, each.container = "native", len(each.path), None
 
     def _find_lines(self, found):
         """The lines that fill the containers with most bytes. If there is no time to find a line, the look still counts
@@ -779,9 +798,9 @@ class Look:
         else:
             self._top(naming.telling(group), Edge("cycle", naming.cycle_text(group), None, whole))
 
-    def _way_home(self, top):
+    def _way_home(self, top, is_named=False):
         """The shortest way from an object that only native code holds back to it, as a text; None: there is none. Only
-        objects that no name leads to may be on it."""
+        objects that no name leads to may be on it, unless the object itself is named."""
         order, above, at, seen = [(top, naming.short_of(top))], [-1], 0, {id(top)}
         if self._home_until is None:  # for all objects together
             self._home_until = (self._spent() + self._until) // 2
@@ -793,7 +812,7 @@ class Look:
                         way.append(order[place][1])
                         place = above[place]
                     return naming.way_text(way[::-1])
-                if type(child) in PLAIN or id(child) in seen or id(child) in self._seen or \
+                if type(child) in PLAIN or id(child) in seen or not is_named and id(child) in self._seen or \
                         self.kind_of(type(child)) == "type":
                     continue
                 seen.add(id(child))

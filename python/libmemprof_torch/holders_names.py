@@ -494,12 +494,13 @@ def _patterns(tokens):
     return [token.pattern(False) for token in tokens]
 
 
+UNSEEN_CYCLE = "a cycle that gc cannot see: "
 # Objects that no name of the program leads to.
 _UNNAMED = {"native": ("native code", "native"), "native object": ("native code → {}", "native"),
             "lost": ("not found", "unknown"), "lost object": ("not found → {}", "unknown"),
             "own graph": ("a cycle through its own grad_fn, {}", "graph"),
             "cycle": ("a cycle of {} that gc has not collected yet", "unknown"),
-            "unseen cycle": ("a cycle that gc cannot see: {}", "native")}
+            "unseen cycle": (UNSEEN_CYCLE + "{}", "native")}
 
 
 def _token_of(edge):

@@ -286,7 +286,8 @@ static void name_holder(struct finder *f)
     for (size_t i = 0; i < model->holders.count; i++) {
         uint32_t block = model->holders.at[i].block, path = model->holders.at[i].path;
         unsigned kind = model->holders.at[i].kind;
-        if (!ends[block] || kind == MP_HOLDER_UNKNOWN || kind == MP_HOLDER_NATIVE) continue;
+        if (!ends[block] || kind == MP_HOLDER_UNKNOWN || kind == MP_HOLDER_NATIVE || kind == MP_HOLDER_TRACEBACK)
+            continue;    /* an error's frames hold what was alive when it came */
         ends[block] = 0; /* a later look finds the same block again */
         uint64_t *sum = mp_map_at(&sums, (uint64_t)path + 1, NULL);
         *sum += model->blocks.bytes[block];

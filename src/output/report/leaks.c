@@ -246,7 +246,7 @@ static void put_below(struct mp_table *table, unsigned columns, const void *of, 
     mp_table_end_row(table);
     mp_buffer_free(&line);
     if (shown->verbose) put_reasons_row(table, columns, finding);
-    if (finding->stack && shown->model->tracks.at[finding->track].layer == MP_LAYER_TORCH)
+    if (finding->stack && (finding->held || shown->model->tracks.at[finding->track].layer == MP_LAYER_TORCH))
         mp_holders_site_rows(table, columns, shown->model, &shown->leaks->holders, finding->held, HOLDERS_SHOWN);
     put_sites_of_cause(table, columns, shown, finding);
 }
@@ -371,7 +371,8 @@ void mp_pinned_cache_text(struct mp_text *text, const struct mp_model *model)
     if (cache.bytes < PINNED_LEAST) return;
     mp_say(text, "  PyTorch's cache of pinned memory has %s in %s", mp_bytes(cache.bytes),
            mp_counted(cache.blocks, "block"));
-    if (cache.unused != MP_BYTES_UNKNOWN) mp_say(text, "; no tensor used %s of it", mp_bytes(cache.unused));
+    if (cache.unused != MP_BYTES_UNKNOWN && cache.unused)
+        mp_say(text, "; no tensor used %s of it", mp_bytes(cache.unused));
     mp_say(text, ": it rounds requests up to powers of two, and keeps freed blocks\n");
     if (cache.unused != MP_BYTES_UNKNOWN && cache.unused)
         mp_say(text,

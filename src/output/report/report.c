@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "analysis/device/samples.h"
+#include "base/map.h"
 #include "base/memory.h"
 #include "base/order.h"
 #include "output/form/plot.h"
@@ -10,6 +11,7 @@
 #include "output/report/columns.h"
 #include "output/report/holders.h"
 #include "output/report/reports.h"
+#include "output/report/sites.h"
 
 /* Fewer than this many ages of blocks are usual in any program. */
 #define GROWING_BIRTHS 8
@@ -166,6 +168,30 @@ static void put_peak(struct mp_text *text, const struct mp_model *model, const s
     put_top_sites(text, model, &peak->sites, view, false);
 }
 
+#define GRAPHS_MANY 8
+
+/* One line that captures graph after graph, as torch.compile does for each shape. */
+static void put_graphs(struct mp_text *text, const struct mp_model *model)
+{
+    struct mp_map counts = {0}; /* by place + 1: graphs */
+    uint32_t best = 0;
+    uint64_t most = 0;
+    for (uint32_t block = 0; block < model->blocks.count; block++) {
+        const struct mp_track *track = &model->tracks.at[model->blocks.track[block]];
+        if (track->layer != MP_LAYER_DRIVER || strcmp(mp_model_text(model, track->name), "graphs") != 0) continue;
+        uint64_t *count = mp_map_at(&counts, (uint64_t)model->blocks.stack[block] + 1, NULL);
+        if (++*count <= most) continue;
+        most = *count;
+        best = model->blocks.stack[block];
+    }
+    mp_map_free(&counts);
+    if (most < GRAPHS_MANY || !best) return;
+    mp_say(text,
+           "  %s CUDA graphs were captured at one place, as one for each shape: fewer shapes need fewer graphs\n",
+           mp_count(most));
+    mp_say_site(text, model, best);
+}
+
 /* Writes the peaks of other tracks and of the process's samples. */
 static void put_others(struct mp_text *text, const struct mp_model *model, const struct mp_peak *peak)
 {
@@ -196,6 +222,7 @@ static void put_others(struct mp_text *text, const struct mp_model *model, const
     if (!mp_is_csv(text))
         mp_rows_text(&all, &MP_ROWS(other_columns, others.at, others.count, .untitled = true,
                                     .heading = "OTHER COUNTERS, highest value"));
+    if (!mp_is_csv(text)) put_graphs(text, model);
     for (size_t i = 0; i < others.count; i++) {
         free(others.at[i].name);
         free(others.at[i].counts);
