@@ -106,11 +106,16 @@ static uint64_t free_outside(const struct mp_model *model, uint16_t track, uint3
     for (uint32_t event = 0; event <= oom; event++)
         mp_device_free_follow(&room, event);
     uint64_t now = mp_device_free_now(&room);
-    struct mp_plan plan; /* leaves room for the context and libraries */
+    if (now == MP_BYTES_UNKNOWN) return now;
+    uint64_t beyond = room.total - room.handed_out.bytes - now, left_out = 0;
+    struct mp_plan plan; /* an early reading lacks the context, for which a plan leaves room */
     mp_plan_find(model, &plan);
-    uint64_t left_out = plan.planned ? plan.estimated_bytes : 0;
+    for (size_t i = 0; plan.planned && i < plan.estimated.count; i++) {
+        uint64_t bytes = plan.estimated.at[i].bytes;
+        if (bytes != MP_BYTES_UNKNOWN && bytes > beyond) left_out = plan.estimated_bytes - beyond;
+    }
     mp_plan_free(&plan);
-    return now == MP_BYTES_UNKNOWN || now > left_out ? now - (now == MP_BYTES_UNKNOWN ? 0 : left_out) : 0;
+    return now > left_out ? now - left_out : 0;
 }
 
 /* The highest allocated bytes before the out-of-memory. */
@@ -135,13 +140,14 @@ static void find_further(const struct mp_model *model, struct mp_frag *frag)
     uint64_t free_bytes = frag->free_bytes + oom->device_free, held = frag->reserved - frag->free_bytes;
     if (free_bytes < oom->requested) return;
     oom->further = free_bytes - oom->requested;
-    oom->full = mp_torch_is_full(held, frag->reserved + oom->device_free) &&
-                held + oom->requested > highest_before(model, frag->track, oom->event);
+    bool rises = held + oom->requested > highest_before(model, frag->track, oom->event);
+    oom->full = rises && mp_torch_is_full(held, frag->reserved + oom->device_free);
+    oom->scarce = rises && oom->further < oom->requested;
 }
 
 /* Checks the causes in this order. Capacity: the device is smaller than the request. A limit: the device had room for
  * the segment, or an expandable segment may not grow that far. Fragmentation: the free bytes of all streams and pools
- * and of the device cover the request, and memory is not full. A leak. Fragmentation: a setting would fit the request.
+ * and of the device cover the request, and memory is not full; scarce memory leaves it unknown. A leak. Fragmentation: a setting would fit the request.
  * Another process. Capacity. `least` and `most` bound the device's free memory if it is unknown: 0, and just below the
  * segment that would have served the request. If less than half of the request was free inside the allocator, the cause
  * is capacity all the same. */
@@ -168,7 +174,7 @@ static enum mp_status find_cause(const struct mp_model *model, const struct mp_t
     }
     bool covered = free_bytes + least >= oom->requested;
     if (covered && !oom->full) {
-        oom->cause = MP_OOM_FRAGMENTATION;
+        if (!oom->scarce) oom->cause = MP_OOM_FRAGMENTATION;
         return MP_OK;
     }
     enum mp_status status = find_leaking(model, frag, &leaking, error);

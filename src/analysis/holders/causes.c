@@ -37,10 +37,7 @@ static bool is_behind_backward(const struct finder *f, const struct mp_model_hol
  * site had freed nothing, as an object that dies where the program ends. */
 static bool may_have_been_used(const struct finder *f, const struct mp_model_holder *row)
 {
-    uint32_t since = row->since < row->look ? row->since : row->look;
-    bool seen = since < f->model->looks.count &&
-                mp_model_events_before(f->model, f->model->looks.at[since].time_ns, true) <= f->moment;
-    return !seen && !f->frees[f->model->blocks.stack[row->block]];
+    return !mp_holder_was_seen(f->model, row, f->moment) && !f->frees[f->model->blocks.stack[row->block]];
 }
 
 /* The path with [*] in place of the keys of entries, so that one entry and many have the same root. */

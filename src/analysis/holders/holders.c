@@ -303,6 +303,30 @@ static bool says_something(const struct mp_holders *holders, const struct mp_hol
                                             : first->kind != MP_HOLDER_NATIVE || strcmp(first->path, native_code) > 0;
 }
 
+bool mp_holder_was_seen(const struct mp_model *model, const struct mp_model_holder *row, uint32_t moment)
+{
+    uint32_t since = row->since < row->look ? row->since : row->look;
+    return since < model->looks.count && mp_model_events_before(model, model->looks.at[since].time_ns, true) <= moment;
+}
+
+/* True if the site's blocks await Python's collector, and did not yet at the moment, as far as anything shows: the
+ * looks found that later, and the site had freed nothing, as an object that dies where the program ends. */
+static bool may_have_been_used(const struct mp_model *model, const struct mp_holders *holders,
+                               const struct mp_holders_site *site, uint32_t moment)
+{
+    const struct mp_model_blocks *blocks = &model->blocks;
+    if (!mp_holder_awaits_gc(&holders->holders.at[site->first])) return false;
+    mp_vec_each (const struct mp_model_holder, row, &model->holders) {
+        bool same = blocks->stack[row->block] == site->stack && blocks->track[row->block] == site->track;
+        if (same && mp_holder_was_seen(model, row, moment)) return false;
+    }
+    for (uint32_t block = 0; block < blocks->count; block++)
+        if (blocks->stack[block] == site->stack && blocks->track[block] == site->track &&
+            blocks->free_event[block] < moment)
+            return false;
+    return true;
+}
+
 static size_t known_of(const struct mp_holders *holders, const struct mp_holders_site *site)
 {
     size_t known = 0;
@@ -334,7 +358,8 @@ void mp_holders_find_at(const struct mp_model *model, uint16_t track, uint32_t m
         holders->sites.count = before + 1;
     }
     for (size_t k = 0; k < holders->sites.count;)
-        if (says_something(holders, &holders->sites.at[k]))
+        if (says_something(holders, &holders->sites.at[k]) &&
+            !may_have_been_used(model, holders, &holders->sites.at[k], moment))
             k++;
         else
             holders->sites.at[k] = holders->sites.at[--holders->sites.count];

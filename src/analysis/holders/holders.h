@@ -43,7 +43,8 @@ struct mp_holders {
 void mp_holders_find(const struct mp_model *model, bool only_last, struct mp_holders *holders);
 /* For the blocks of a track that live after `moment` events: by site, their holders at the last look that found one.
  * `blocks` and `bytes` of a site count its blocks without a holder, too. If another
- * look knows holders of more of a site's blocks, it counts. Sites without any known holder are left out. */
+ * look knows holders of more of a site's blocks, it counts. Sites without any known holder are left out, and cycles that
+ * may have been in use at the moment. */
 void mp_holders_find_at(const struct mp_model *model, uint16_t track, uint32_t moment, struct mp_holders *holders);
 /* NULL: no block of the stack lived at a look. */
 const struct mp_holders_site *mp_holders_of(const struct mp_holders *holders, uint16_t track, uint32_t stack);
@@ -66,6 +67,8 @@ enum mp_holder_use mp_holder_use(const char *path, uint32_t *line);
 size_t mp_holder_variable(const char *path);
 /* True if Python's collector would free the holder: a cycle that no name leads to. */
 bool mp_holder_awaits_gc(const struct mp_holder *holder);
+/* True if a look up to `moment` found what the row says. */
+bool mp_holder_was_seen(const struct mp_model *model, const struct mp_model_holder *row, uint32_t moment);
 /* True for such a cycle, and for a cycle through C++, which Python's collector does not see. */
 bool mp_holder_is_cycle(const struct mp_holder *holder);
 /* True if native code holds a graph: one cause for all blocks that the graph saved. */

@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 
+#include "analysis/device/plan.h"
 #include "analysis/leaks/leak_limits.h"
 #include "base/units.h"
 #include "model/stack.h"
@@ -15,13 +16,16 @@ static const char *plural(size_t count)
     return count == 1 ? "" : "s";
 }
 
-static void tell_unsure_growth(const struct mp_leak_finding *growth, char *reason, size_t size)
+static void tell_unsure_growth(const struct mp_model *model, const struct mp_leak_finding *growth, char *reason,
+                               size_t size)
 {
     char grown[MP_UNIT_TEXT], each[MP_UNIT_TEXT];
-    SAY("the process grew by %s, %s a step, outside of recorded blocks (NumPy, Python objects, malloc%s); snapshot "
-        "--host records what keeps it, a longer recording whether it goes on",
+    SAY("the process grew by %s, %s a step, outside of recorded blocks (NumPy, Python objects, malloc%s); %s, a "
+        "longer recording whether it goes on",
         mp_format_bytes(grown, growth->bytes), mp_format_bytes(each, (uint64_t)growth->bytes_per_step),
-        growth->track == MP_TRACK_NONE ? ", tensors on the CPU" : "");
+        growth->track == MP_TRACK_NONE ? ", tensors on the CPU" : "",
+        mp_plan_made(model) ? "plan --capture torch,cpu records tensors on the CPU"
+                            : "snapshot --host records what keeps it");
 }
 
 static void tell_caches(const struct mp_model *model, const struct mp_leak_signs *signs, char *reason, size_t size)
@@ -72,7 +76,7 @@ enum mp_verdict mp_leak_verdict(const struct mp_model *model, const struct mp_st
         SAY("%zu site%s grew until shortly before the end and may be full; record longer to tell", signs->paused,
             plural(signs->paused));
     else if (signs->unsure_growth.bytes)
-        tell_unsure_growth(&signs->unsure_growth, reason, size);
+        tell_unsure_growth(model, &signs->unsure_growth, reason, size);
     else if (signs->caches)
         tell_caches(model, signs, reason, size);
     else if (mp_damage_any(&model->damage))

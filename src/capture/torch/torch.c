@@ -75,8 +75,10 @@ static bool left_out(bool is_cpu, bool is_alloc)
     if (mp_session.config.cpu_throughout) return false;
     if (is_cpu) return is_alloc && atomic_load_explicit(&other_device_seen, memory_order_relaxed);
     if (!atomic_exchange_explicit(&other_device_seen, true, memory_order_relaxed))
-        mp_session_note("CPU tensors were recorded until the first block of another device; --capture torch,cpu "
-                        "records them throughout");
+        mp_session_note(mp_session.config.cpu_tensors
+                            ? "CPU tensors were recorded until the first block of another device; --capture torch,cpu "
+                              "records them throughout"
+                            : "CPU tensors were not recorded; --capture torch,cpu records them");
     return false;
 }
 

@@ -215,7 +215,7 @@ static void prepare(void *context, struct mp_record_config *config)
     const struct planning *planning = context;
     config->cupti = false;
     config->hooks = config->torch = config->operators = true;
-    config->cpu_tensors = config->cpu_throughout = false;
+    config->cpu_tensors = config->cpu_throughout; /* only if --capture asks */
     config->holders = true;
     if (!planning->has_budget) config->holders_ms = MP_HOLDERS_MS_MOST; /* its time is not the user's */
     snprintf(config->plan, sizeof config->plan, "%.63s|%llu|%llu|%s|%u|%u|%u|%g", planning->device.key,
@@ -296,9 +296,10 @@ const struct mp_command mp_command_plan = {
     .example = "memprof plan --device h100-80gb -- python3 train.py --batch-size 32",
     .meanings = {{MP_OPT_OUTPUT,
                   "the file, or the folder of a file for each process, as run/ (here, as COMMAND.PID.mp)"},
+                 {MP_OPT_CAPTURE, "torch,cpu: record tensors on the CPU, too"},
                  {MP_OPT_ADVISE,
                   "plan the command as it is, and with each advised change that can be made from outside"}},
-    .options = {MP_OPT_DEVICE,  MP_OPT_DEVICES,    MP_OPT_SIZE,        MP_OPT_TRY,    MP_OPT_ADVISE, MP_OPT_COLOR,
+    .options = {MP_OPT_DEVICE,  MP_OPT_DEVICES,    MP_OPT_CAPTURE,     MP_OPT_SIZE,        MP_OPT_TRY,    MP_OPT_ADVISE, MP_OPT_COLOR,
                 MP_OPT_VALUES,  MP_OPT_SELECTED,   MP_OPT_WORLD_SIZE,  MP_OPT_RANK,   MP_OPT_OUTPUT, MP_OPT_FORCE, MP_OPT_READY_WITHIN,
                 MP_OPT_JSON,    MP_OPT_STACKS,     MP_OPT_FREE_STACKS, MP_OPT_DEPTH,  MP_OPT_ON_OOM, MP_OPT_STEP_RANGE,
                 MP_OPT_STEP_AT, MP_OPT_NO_SYMBOLS, MP_OPT_NO_COMMAND,  MP_OPT_BUDGET, MP_OPT_QUIET,  MP_OPT_STRICT},

@@ -103,10 +103,10 @@ static const char *say_cause(const struct mp_model *model, uint32_t event)
     struct mp_frag frag;
     struct mp_error ignored;
     if (mp_frag_find(model, &query, &frag, &ignored)) return "advise";
-    if (mp_oom_cause_name(frag.oom.cause)) mp_message("  cause: %s", mp_oom_cause_text(&frag.oom));
+    if (mp_oom_cause_name(frag.oom.cause) || frag.oom.scarce) mp_message("  cause: %s", mp_oom_cause_text(&frag.oom));
     for (size_t i = 0; i < frag.oom.would_fit.count && i < REMEDIES; i++)
         mp_message("  %s would have fitted it (replayed)%s", frag.oom.would_fit.at[i],
-                   frag.oom.further < frag.oom.requested ? ", and not one more such request" : "");
+                   frag.oom.scarce ? ", and not one more such request" : "");
     const char *command = answering[frag.oom.cause];
     mp_frag_free(&frag);
     return command ? command : "advise";

@@ -622,6 +622,10 @@ void mp_advise_best_text(struct mp_text *text, const struct mp_model *model, con
         return;
     }
     for (size_t i = 0; i < rows.count; i++) {
+        if (!mp_change_saving(&advise->changes.at[i])) { /* the out-of-memory tells of it */
+            first--;
+            continue;
+        }
         mp_buffer_clear(&value.made);
         mp_buffer_clear(&saves.made);
         get_text(&value, &table, &advise->changes.at[i]);

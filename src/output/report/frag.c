@@ -230,9 +230,10 @@ bool mp_frag_advice(const struct mp_frag *frag, struct mp_advice *advice)
     *advice = (struct mp_advice){.saved = MP_BYTES_UNKNOWN};
     if (frag->oom.would_fit.count) {
         snprintf(advice->text, sizeof advice->text,
-                 "%s would have fitted the request that found no memory (replayed)%s%s", frag->oom.would_fit.at[0],
+                 "%s would have fitted the request that found no memory (replayed)%s%s%s", frag->oom.would_fit.at[0],
                  frag->oom.further == MP_BYTES_UNKNOWN ? "" : ", and leaves at most ",
-                 frag->oom.further == MP_BYTES_UNKNOWN ? "" : mp_bytes(frag->oom.further));
+                 frag->oom.further == MP_BYTES_UNKNOWN ? "" : mp_bytes(frag->oom.further),
+                 frag->oom.scarce ? ", too little for another such request" : "");
         snprintf(advice->evidence, sizeof advice->evidence, "replay of all requests up to that one");
         return true;
     }
@@ -293,8 +294,8 @@ const char *mp_oom_cause_text(const struct mp_frag_oom *oom)
     };
     if (oom->exceeds_device) return "capacity: the request alone is larger than the device's memory";
     if (oom->full && oom->cause == MP_OOM_CAPACITY) return "capacity: live blocks alone fill the memory";
-    if (oom->cause == MP_OOM_FRAGMENTATION && oom->further < oom->requested)
-        return "fragmentation, or capacity: free memory adds up to this request, but not to another one like it";
+    if (oom->cause == MP_OOM_UNKNOWN && oom->scarce)
+        return "not known, fragmentation or capacity: free memory adds up to this request, but not to another like it";
     return causes[oom->cause];
 }
 
@@ -325,7 +326,7 @@ static void put_oom(struct mp_text *text, const struct mp_model *model, const st
     if (oom->would_fit.count > 1) mp_say(text, "\n");
     if (oom->would_fit.count && oom->further != MP_BYTES_UNKNOWN)
         mp_say(text, "  after it, at most %s are left for the rest of the program%s\n", mp_bytes(oom->further),
-               oom->further < oom->requested ? ", too little for another such request" : "");
+               oom->scarce ? ", too little for another such request" : "");
     if (oom->tried && !oom->would_fit.count)
         mp_say(text, "  no tried setting of the allocator would have fitted it (replayed)\n");
 }

@@ -392,8 +392,10 @@ class OutOfMemory(Written):
         if holes:
             self.assertAlmostEqual(said["unusable_ratio"], scattered / sum(holes), places=5)
         free, room = sum(holes) + device_free, allocator.reserved() + device_free
-        full = free * 20 < room and allocator.allocated() + size > max(allocated_levels(allocator.trace))
-        self.assertEqual(said["oom"]["cause"], "fragmentation" if free >= size and not full else "capacity")
+        rises = allocator.allocated() + size > max(allocated_levels(allocator.trace))
+        full, scarce = rises and free * 20 < room, rises and free < 2 * size
+        self.assertEqual(said["oom"]["cause"],
+                         "capacity" if free < size or full else None if scarce else "fragmentation")
         self.assertEqual(said["oom"]["further_bytes"], free - size if free >= size else None)
         want = [name for name, remedy in REMEDIES.items() if {**settings, **remedy} != settings
                 and fits(allocator.trace, {**settings, **remedy}, allocator.capacity)]
