@@ -10,6 +10,9 @@ void mp_tensor_of(const struct mp_model *model, uint32_t block, struct mp_tensor
     const struct mp_model_use *uses = mp_model_uses_of(model, block, &count);
     *tensor = (struct mp_tensor){0};
     if (count && uses[0].how & MP_USE_MADE) tensor->operator= uses[0].operator, tensor->node = uses[0].node;
+    for (size_t i = 0; i < count && !tensor->operator; i++)
+        if (uses[i].how & (MP_USE_WRITTEN | MP_USE_OUTPUT))
+            tensor->operator= uses[i].operator, tensor->node = uses[i].node;
     for (size_t i = 0; i < count; i++)
         if (uses[i].shape && (!tensor->shape || uses[i].how & MP_USE_MADE)) tensor->shape = uses[i].shape;
 }

@@ -9,7 +9,8 @@
 
 /* String ids of the model; 0: not known. */
 struct mp_tensor {
-    uint32_t operator, node; /* the operator that allocated the block; the node of backward that ran it */
+    uint32_t operator, node; /* the operator that allocated the block, else the first that wrote to it (of a storage
+                              * that Python resized, as FSDP2 does); the node of backward that ran it */
     uint32_t shape;          /* as in struct mp_block_use: of the operator's result, else of the first tensor seen */
 };
 void mp_tensor_of(const struct mp_model *model, uint32_t block, struct mp_tensor *tensor);

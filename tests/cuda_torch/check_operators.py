@@ -15,7 +15,8 @@ import bed
 import harness
 import asserted
 
-PROGRAMS = ("gpt", "checkpointed", "moe", "lora", "resnet", "unet", "lstm", "generate", "graphs", "compiled", "profiled")
+PROGRAMS = ("gpt", "checkpointed", "moe", "lora", "resnet", "unet", "lstm", "generate", "graphs", "compiled", "profiled",
+            "sharded", *(("lightning",) if importlib.util.find_spec("lightning") else ()))
 CATEGORIES = ("parameters", "gradients", "optimizer state", "buffers", "activations", "input", "temporary", "workspace",
               "previous graph", "working memory", "kept over calls")
 # Categories of PyTorch's memory profiler. It calls a forward's temporary an activation, and has none of what is no tensor.
@@ -154,10 +155,10 @@ class Operators(bed.TestCase):
         self.assertLessEqual({"cat", "mm", "_foreach_add", "clone"}, {row["operator"] for row in run.blocks()})
 
     def test_memory_is_as_without_the_log(self):
-        agreed = collections.defaultdict(collections.Counter)
+        agreed, in_order = collections.defaultdict(collections.Counter), {}
         for name in PROGRAMS:
             with self.subTest(name):
-                traces, categories = [], []
+                traces, categories, orders = [], [], []
                 for options in ((), ("--operators",)):
                     run = self.run_program(name, *options)
                     device = run.truth["devices"][0]
@@ -170,12 +171,15 @@ class Operators(bed.TestCase):
                                        "allocation.all.allocated", "allocation.all.freed", "allocated_bytes.all.peak",
                                        "reserved_bytes.all.peak", "requested_bytes.all.peak")}, run.output))
                     categories.append(self.categories(run))
+                    orders.append([(entry["action"], entry["size"]) for entry in device["trace"]])
                 self.assertEqual(traces[0], traces[1])
+                in_order[name] = orders[0] == orders[1]
                 for (_, guess), (row, known) in zip(*categories):
                     agreed[known]["blocks"] += 1
                     agreed[known]["alike"] += guess == known
                     agreed[known]["bytes"] += row["bytes"]
                     agreed[known]["bytes alike"] += row["bytes"] * (guess == known)
+        print("allocations and frees in one order:", in_order)
         print("category from the log: blocks, of which patterns agree; bytes, of which patterns agree")
         for category, of in sorted(agreed.items()):
             print(f"{category or '(none)':16} {of['blocks']:7} {of['alike'] / of['blocks']:7.1%} "

@@ -136,12 +136,13 @@ static bool parse_step_range(const char *text, struct mp_record_config *config)
 
 static bool parse_operators(const char *text, struct mp_record_config *config)
 {
-    char rest;
     config->operators = true;
     if (!*text) return true;
-    int read = sscanf(text, "step:%" SCNu32 "..%" SCNu32 "%c", &config->operators_from, &config->operators_to, &rest);
-    if (read == 1 && !strstr(text, "..")) config->operators_to = config->operators_from;
-    return (read == 2 || config->operators_to) && config->operators_from &&
+    int one = 0, end = 0;
+    int read =
+        sscanf(text, "step:%" SCNu32 "%n..%" SCNu32 "%n", &config->operators_from, &one, &config->operators_to, &end);
+    if (read == 1 && !text[one]) config->operators_to = config->operators_from, end = one;
+    return end && !text[end] && !strchr(text, '-') && config->operators_from &&
            config->operators_from <= config->operators_to;
 }
 

@@ -256,3 +256,33 @@ elif name == "profiled":  # the program has its own profiler, a mode, a subclass
     loss = of_words(model, words())
     look(loss)
     loss.backward()
+elif name == "sharded":  # FSDP2, one rank of one
+    import torch.distributed as dist
+    from torch.distributed.fsdp import fully_shard
+    torch.cuda.set_device(0)
+    dist.init_process_group("nccl", store=dist.HashStore(), rank=0, world_size=1)
+    model = Language().to(DEVICE)
+    for part in (*model.attention, *model.mlp, model):
+        fully_shard(part)
+    train(model, words, of_words)
+    dist.destroy_process_group()
+elif name == "lightning":
+    import lightning
+
+    class Module(lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.model, self.seen = Language(), 0
+
+        def training_step(self, batch, _):
+            self.seen += 1
+            loss = of_words(self.model, batch)
+            if self.seen == 3:
+                look(loss)
+            return loss
+
+        def configure_optimizers(self):
+            return torch.optim.AdamW(self.parameters())
+    data = torch.utils.data.DataLoader(torch.randint(0, 500, (24, 64)), batch_size=8)
+    lightning.Trainer(accelerator="gpu", devices=1, max_epochs=1, logger=False, enable_checkpointing=False,
+                      enable_progress_bar=False).fit(Module(), data)

@@ -360,6 +360,8 @@ class Commands(unittest.TestCase):
             "diff train.mp cut.mp": 'did you mean "compare"?',
             "frag train.mp cut.mp": "memprof compare train.mp cut.mp",
             "--json peak train.mp": "command comes before options",
+            **{f"snapshot --operators step:{steps} -- true": "steps such as step:3..4"
+               for steps in ("0", "4..3", "3..", "3x", "3..4x", "", "-1")},
             "peak": "peak needs FILE",
             "frag train.mp other.mp": '"other.mp"',
             "peak train.mp --jsno": "--json",
