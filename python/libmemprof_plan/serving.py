@@ -9,6 +9,7 @@ import signal
 import sys
 import textwrap
 import threading
+import traceback
 
 from libmemprof_plan import kernels
 
@@ -251,8 +252,12 @@ def _end_when_short(module):
         try:
             original(self, *arguments, **named)
         except Exception as trouble:
-            server = os.environ.get(SERVER)
-            if server and getattr(trouble, "told_by_memprof", False):
+            server, told = os.environ.get(SERVER), getattr(trouble, "told_by_memprof", False)
+            if "backends/flashinfer.py" in traceback.format_exc():
+                _say("FlashInfer's kernels, which the engine chose for this GPU, cannot be planned: "
+                     "--attention-backend TRITON_ATTN can")
+                told = True
+            if server and told:
                 os.kill(int(server), signal.SIGUSR2)
                 _leave(1)
             raise

@@ -356,9 +356,13 @@ class Server:
         block = min(getattr(spec, "block_size", 0) for spec in specs) if specs else 0
         tokens = cache.num_blocks // len(groups) * block if groups else 0
         requests = f"{tokens / length:.2f}"
-        report = next((found for found in (getattr(sys.modules.get(name), "_report_kv_cache_config", None)
-                                           for name in PLANNERS) if found), None)
-        if report and groups:
+        modules = [sys.modules[name] for name in PLANNERS if name in sys.modules]
+        capacity, report = (next((vars(one)[name] for one in modules if name in vars(one)), None)
+                            for name in ("get_kv_cache_capacity", "_report_kv_cache_config"))  # newer versions, older
+        if capacity and groups:
+            tokens, requests = capacity(settings, cache)
+            requests = f"{requests:.2f}"
+        elif report and groups:
             with heard(report) as said:
                 report(settings, cache)
             found = [re.search(pattern, " ".join(said)) for pattern in (r"size: ([\d,]+) tokens", r": ([\d.]+)x")]

@@ -104,7 +104,7 @@ typedef const void *softgpu_find_image(const void *function, const char **name);
 /* Lets the driver ask for the kernels of a runtime, under its lock. */
 void softgpu_offer_images(softgpu_find_image *find);
 /* For libraries that launch a kernel of their own. cuBLAS takes its share of a device at its first kernel there. NCCL
- * takes its share at each launch that `connects`: the first of a communicator that carries 1 MiB or more. They return a
+ * takes its share at each launch that `connects`: the first of a communicator. They return a
  * CUresult. */
 int softgpu_cublas_launch(void *stream);
 int softgpu_nccl_launch(bool connects, void *stream);

@@ -139,9 +139,10 @@ def program(path):
     held(taken(driver, lambda: driver.launch(deep)) == 0, "local memory that is there")
     held(taken(driver, lambda: driver.library.softgpu_cublas_launch(None)) == BLAS, "the library's share")
     held(taken(driver, lambda: driver.library.softgpu_cublas_launch(None)) == 0, "the library again")
-    held(taken(driver, lambda: driver.library.softgpu_nccl_launch(True, None)) == 10 * MIB, "a communicator")
-    held(taken(driver, lambda: driver.library.softgpu_nccl_launch(True, None)) == 10 * MIB, "another one")
-    held(taken(driver, lambda: driver.library.softgpu_nccl_launch(False, None)) == 0, "a small collective")
+    local = whole(1024 * SMS * THREADS) - whole(900 * SMS * THREADS)
+    held(taken(driver, lambda: driver.library.softgpu_nccl_launch(True, None)) == MULTICAST + local, "a communicator")
+    held(taken(driver, lambda: driver.library.softgpu_nccl_launch(True, None)) == MULTICAST, "another one")
+    held(taken(driver, lambda: driver.library.softgpu_nccl_launch(False, None)) == 0, "its next collective")
     made = []
     held(taken(driver, lambda: made.append(graph_of(driver, small, 99))) == whole(100 * NODE), "a graph's kernels")
     driver.call("cuGraphExecDestroy", made[0])

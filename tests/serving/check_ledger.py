@@ -56,6 +56,11 @@ class Ledger(harness.TestCase):
         self.assertEqual(report["leaks"]["steps"]["count"], 4, "warm-up's end, and three batches")
         self.assertNotEqual(report["leaks"]["verdict"], "leak")
 
+    def test_a_newer_engine(self):
+        harness.memprof("snapshot", "-o", self.path, "--", PYTHON, HERE / "programs/serve.py", self.model, 1000,
+                        env=dict(os.environ, NEWER="1"))
+        self.assertEqual(harness.answer("report", self.path)["server"]["tokens"], 81911)
+
     def test_the_cache_is_no_parameter(self):
         self.record(1000)
         groups = {site["group"]: site["bytes"] for site in

@@ -163,7 +163,7 @@ static void read_share(struct mp_plan *plan, const char *text)
         {"local memory", "local memory of kernels", "the kernel with the largest stack, on all threads"},
         {"graphs", "executables of graphs", "their kernels, graph_node each: the device's profile"},
         {"cuBLAS", "cuBLAS", "the device's profile"},
-        {"NCCL", "NCCL", "the device's profile, for each communicator that carried 1 MiB or more"},
+        {"NCCL", "NCCL", "the device's profile, for each communicator that carried anything"},
     };
     unsigned device;
     int name = 0;

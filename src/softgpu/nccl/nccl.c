@@ -108,17 +108,14 @@ static ncclResult_t give(const void *from, void *to, size_t bytes, ncclComm_t co
     return ncclSuccess;
 }
 
-/* A collective of this many bytes uses all channels; NCCL then makes their buffers. */
-#define CONNECTS ((size_t)1 << 20)
-
-static ncclResult_t use(ncclComm_t comm, size_t bytes, void *stream)
+/* At its first collective a communicator makes its buffers. */
+static ncclResult_t use(ncclComm_t comm, void *stream)
 {
     static __typeof__(softgpu_nccl_launch) *launch;
-    bool connects = bytes >= CONNECTS && !comm->connected;
     if (!launch) SOFT_DRIVER_FUNCTION(launch, "softgpu_nccl_launch");
     if (!launch || comm->size < 2) return ncclSuccess;
-    if (launch(connects, stream)) return ncclUnhandledCudaError;
-    comm->connected |= connects;
+    if (launch(!comm->connected, stream)) return ncclUnhandledCudaError;
+    comm->connected = true;
     return ncclSuccess;
 }
 
@@ -195,7 +192,7 @@ EXPORTED ncclResult_t ncclAllGather(const void *from, void *to, size_t count, in
 {
     size_t bytes = bytes_of(count, type);
     struct parts parts;
-    if (use(comm, bytes * (size_t)comm->size, stream)) return ncclUnhandledCudaError;
+    if (use(comm, stream)) return ncclUnhandledCudaError;
     if (fetch(comm, EVERYBODY, from, bytes, &parts)) {
         for (int i = 0; parts.source < 0 && i < comm->size; i++)
             set((char *)to + (size_t)i * bytes, parts.data + (size_t)i * bytes, bytes, parts.sources[i]);
@@ -253,7 +250,7 @@ EXPORTED ncclResult_t ncclReduceScatter(const void *from, void *to, size_t count
 {
     size_t bytes = bytes_of(count, type), all = count * (size_t)comm->size;
     struct parts parts;
-    if (use(comm, bytes * (size_t)comm->size, stream)) return ncclUnhandledCudaError;
+    if (use(comm, stream)) return ncclUnhandledCudaError;
     if (fetch(comm, EVERYBODY, from, bytes_of(all, type), &parts))
         return set_reduced(to, &parts, comm, all, count * (size_t)comm->rank, count, type, operation);
     return give((const char *)from + (size_t)comm->rank * bytes, to, bytes, comm, stream);
@@ -264,7 +261,7 @@ EXPORTED ncclResult_t ncclAllReduce(const void *from, void *to, size_t count, in
 {
     size_t bytes = bytes_of(count, type);
     struct parts parts;
-    if (use(comm, bytes, stream)) return ncclUnhandledCudaError;
+    if (use(comm, stream)) return ncclUnhandledCudaError;
     if (fetch(comm, EVERYBODY, from, bytes, &parts))
         return set_reduced(to, &parts, comm, count, 0, count, type, operation);
     return give(from, to, bytes, comm, stream);
@@ -284,7 +281,7 @@ EXPORTED ncclResult_t ncclBroadcast(const void *from, void *to, size_t count, in
 {
     size_t bytes = bytes_of(count, type);
     struct parts parts;
-    if (use(comm, bytes, stream)) return ncclUnhandledCudaError;
+    if (use(comm, stream)) return ncclUnhandledCudaError;
     if (fetch(comm, root, from, bytes, &parts)) {
         set(to, parts.data + (size_t)root * bytes, bytes, parts.sources[root]);
         return done(&parts);

@@ -1,5 +1,6 @@
 import dataclasses
 import logging
+import os
 from types import SimpleNamespace
 
 import torch
@@ -27,6 +28,11 @@ def _report_kv_cache_config(settings, cache):
     logger.info("GPU KV cache size: %s tokens", f"{cache.num_blocks * 16 - 7:,}")
     logger.info("Maximum concurrency for %s tokens per request: %.2fx", settings.model_config.max_model_len,
                 cache.num_blocks * 16 / settings.model_config.max_model_len)
+
+
+if "NEWER" in os.environ:  # as from 0.29 on
+    def get_kv_cache_capacity(settings, cache):
+        return cache.num_blocks * 16 - 9, cache.num_blocks * 16 / settings.model_config.max_model_len
 
 
 def get_kv_cache_configs(settings, specs, available):
