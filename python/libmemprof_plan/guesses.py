@@ -15,6 +15,7 @@ CHOICES = {"topk": 1, "sort": 1, "argsort": 0, "max": 1, "min": 1, "argmax": 0, 
 ORDERS = ("sort", "argsort", "randperm")
 CONDITIONS = ("eq", "ne", "lt", "le", "gt", "ge", "logical_not", "_to_copy", "bernoulli")
 HELD = {"isnan": 0, "isinf": 0, "isfinite": 1}
+CHECKS = {"_is_all_true": 1, "_is_any_true": 0}  # of arguments of torch.distributions
 OF_ITSELF = {"eq": 1, "le": 1, "ge": 1, "ne": 0, "lt": 0, "gt": 0}  # x != x is a test for NaN
 
 
@@ -71,6 +72,8 @@ def of(torch):
         name = operator._opname
         if results[0].dtype is not torch.bool and name != "bernoulli":
             raise LookupError
+        if name in CHECKS:
+            return [CHECKS[name]], False
         if name in HELD:
             return [HELD[name]], True
         other = arguments[1] if len(arguments) > 1 else None
@@ -90,5 +93,5 @@ def of(torch):
 
     known = {"histc": counts, "bincount": counts}
     known.update(dict.fromkeys(CHOICES, choose))
-    known.update(dict.fromkeys((*CONDITIONS, *HELD), condition))
+    known.update(dict.fromkeys((*CONDITIONS, *HELD, *CHECKS), condition))
     return known

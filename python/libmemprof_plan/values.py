@@ -44,7 +44,7 @@ COMPUTED = set("""
     take_along_dim index_select index masked_select nonzero _unique2 unique_dim unique_consecutive repeat_interleave
     searchsorted bucketize tril triu diff scatter scatter_add scatter_reduce masked_fill masked_scatter index_fill
     index_add index_copy index_put constant_pad_nd pad bincount histc isclose equal is_nonzero item _local_scalar_dense to _to_copy
-    clone contiguous copy fill zero reshape flatten ravel""".split())
+    clone contiguous copy fill zero reshape flatten ravel _is_all_true _is_any_true""".split())
 # True: an operand that is true everywhere decides the result. False: an operand that is zero everywhere does.
 DECIDES = {"bitwise_or": True, "logical_or": True, "__or__": True, "bitwise_and": False, "logical_and": False,
            "__and__": False, "mul": False, "multiply": False}
@@ -67,7 +67,7 @@ COUNTS = {
 KNOWN, SPREAD, RECEIVED = 0, 2, 3
 CONDITION = 4  # a guessed condition: it selects a share, but what holds for all or any is the driver's guess
 TOLD = (KNOWN, None, SPREAD, RECEIVED, SPREAD)  # to the driver
-TRUTHS = {"all", "any", "equal", "isclose", "is_nonzero", "max", "min", "amax", "amin", "aminmax"}
+TRUTHS = {"all", "any", "_is_all_true", "_is_any_true", "equal", "isclose", "is_nonzero", "max", "min", "amax", "amin", "aminmax"}
 # In-place operators that change only the tensor itself: its values stay.
 SHAPES = set("detach_ requires_grad_ t_ transpose_ swapaxes_ swapdims_ squeeze_ unsqueeze_ as_strided_ set_".split())
 EXCHANGED_MOST = 1 << 16  # src/softgpu/nccl/exchange.h

@@ -50,6 +50,8 @@ line(torch.arange(3, device="cuda").repeat_interleave(cuda(1, 2, 3)).shape[0] ==
 line(torch.full((3,), 2.5, device="cuda").mean().item() == 2.5 and int(cuda(7)) == 7)
 line((torch.ones(9, device="cuda", dtype=torch.bfloat16) * 2).sum().item() == 18)
 line(torch.nn.functional.one_hot(cuda(0, 2)).shape == (2, 3))
+line(torch.distributions.Uniform(*cuda(0.0, 1.0)).rsample().shape == ())
+line(torch.distributions.Categorical(torch.rand(5, device="cuda")).log_prob(torch.randn((), device="cuda").long()).shape == ())
 line(torch.cat([ragged, ragged.new_zeros(2, 1)], -1).sum() == 5 and ragged.new_full((2,), 6).sum() == 12)
 with torch.inference_mode():
     unfinished = torch.ones(2, dtype=torch.long, device="cuda")
@@ -185,7 +187,7 @@ class Values(bed.TestCase):
 
     def test_known_values_come_out_and_others_are_guessed(self):
         run = self.execute(KNOWN, how="plan")
-        self.assertEqual(run.output, "[] 17\n[0, 0.0, 0.0, 0.0]\n")
+        self.assertEqual(run.output, "[] 19\n[0, 0.0, 0.0, 0.0]\n")
         self.assertEqual([one["count"] for one in run.info()["plan"]["read_backs"]], [4, 4])
 
     def test_a_loop_that_asks_for_ever_is_named(self):
