@@ -396,7 +396,7 @@ class Launchers(harness.TestCase):
         told = [harness.memprof("snapshot", "--print-env", "--pid", pid) for pid in pids]
         self.assertEqual(told[0].stdout, told[1].stdout)
         variables = dict(line.split("=", 1) for line in told[0].stdout.splitlines())
-        self.assertEqual(harness.subprocess.run([PYTHON, worker], env={"PATH": os.environ["PATH"], **variables}).returncode, 0)
+        self.assertEqual(harness.subprocess.run([PYTHON, worker], env={"PATH": os.environ["PATH"], "PYTHONPATH": "/src", **variables}).returncode, 0)
         said = started.communicate("\n")[1]
         self.assertIn("2 processes, ", said)
         self.assertEqual(sorted(self.allocs(harness.answer("info", path)) for path in self.folder.glob("*.mp")), [10, 15])

@@ -268,13 +268,9 @@ enum mp_status mp_control_find(pid_t pid, char *path, size_t room, struct mp_err
 
 enum mp_status mp_control_print_variables(pid_t pid, FILE *to, struct mp_error *error)
 {
-    static const struct {
-        const char *name, *printed;
-    } rows[] = {{"MEMPROF_", NULL},
-                {MP_CUDA_VARIABLE "=", NULL},
-                {MP_NVTX_VARIABLE "=", NULL},
-                {MP_PRELOAD_VARIABLE "=", "LD_PRELOAD="},
-                {MP_PYTHON_VARIABLE "=", "PYTHONPATH="}};
+    static const char *const ours[] = {"MEMPROF_", MP_CUDA_VARIABLE "=", MP_NVTX_VARIABLE "="};
+    static const char preload[] = MP_PRELOAD_VARIABLE "=";
+    const char *own = getenv("LD_PRELOAD"); /* PYTHONPATH stays the worker's: the recorder completes it */
     char path[PATH_MAX];
     enum mp_status status = mp_control_find(pid, path, sizeof path, error);
     if (status) return status;
@@ -282,12 +278,13 @@ enum mp_status mp_control_print_variables(pid_t pid, FILE *to, struct mp_error *
     size_t size = 0;
     snprintf(path, sizeof path, "/proc/%d/environ", (int)pid);
     char *all = read_small(path, &size);
-    for (const char *at = all; at && at < all + size; at += strlen(at) + 1)
-        for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-            size_t length = strlen(rows[i].name);
-            if (strncmp(at, rows[i].name, length) != 0) continue;
-            fprintf(to, "%s%s\n", rows[i].printed ? rows[i].printed : "", rows[i].printed ? at + length : at);
-        }
+    for (const char *at = all; at && at < all + size; at += strlen(at) + 1) {
+        for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
+            if (!strncmp(at, ours[i], strlen(ours[i]))) fprintf(to, "%s\n", at);
+        const char *part = strncmp(at, preload, strlen(preload)) ? NULL : at + strlen(preload);
+        bool joins = part && own && *own && !strstr(own, part);
+        if (part) fprintf(to, "LD_PRELOAD=%s%s%s\n", part, joins ? ":" : "", joins ? own : "");
+    }
     free(all);
     fprintf(to, MP_WORKER_VARIABLE "=1\n");
     return MP_OK;
