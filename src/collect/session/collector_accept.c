@@ -29,12 +29,22 @@ static bool is_taken(const struct mp_collector *collector, const char *path)
     return false;
 }
 
+/* A Ray worker has the name of its actor only once it runs it. */
+static void read_name_again(struct mp_spool_header *facts)
+{
+    char command[sizeof facts->command];
+    if (strncmp(facts->command, "ray::", 5) != 0) return;
+    mp_command_line_masked(facts->pid, command, sizeof command);
+    if (!strncmp(command, "ray::", 5)) memcpy(facts->command, command, sizeof command);
+}
+
 static enum mp_status create_snapshot_file(void *context, struct mp_recording *recording, char **path, int *fd,
                                            struct mp_error *error)
 {
     struct mp_collector *collector = context;
-    const struct mp_spool_header *facts = recording->spool.header;
+    struct mp_spool_header *facts = recording->spool.header;
     char program[MP_PROGRAM_NAME];
+    read_name_again(facts);
     mp_program_name(facts->command, sizeof facts->command, program);
     const struct mp_named process = {facts->pid, mp_member_copy(&facts->member), program};
     for (unsigned number = 0;; number++) {
