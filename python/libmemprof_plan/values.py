@@ -55,13 +55,14 @@ READS = ASKS | {"to", "_to_copy"}  # their first argument
 SOURCES = READS | FACTORIES | {*CONSTANTS, *FILLED, "fill_", "zero_", "copy_"}
 # Operators that read values back before they make their result.
 COUNTS = {
-    "equal": int,
-    "nonzero": lambda result: result.shape[0],
-    "repeat_interleave": lambda result: result.numel(),
-    "_unique2": lambda result: result[0].shape[0],
-    "unique_dim": lambda result: result[0].shape[0],
-    "unique_consecutive": lambda result: result[0].shape[0],
-    "bincount": lambda result: result.shape[0] - 1,  # the largest value; its test of the smallest one then passes, too
+    "equal": lambda result, *_: int(result),
+    "nonzero": lambda result, *_: result.shape[0],
+    "repeat_interleave": lambda result, *_: result.numel(),
+    "_unique2": lambda result, *_: result[0].shape[0],
+    "unique_dim": lambda result, of, dim, *_: result[0].shape[dim],
+    "unique_consecutive": lambda result, of, inverse=False, counts=False, dim=None: result[0].shape[dim or 0],
+    # The largest value; its test of the smallest one then passes, too.
+    "bincount": lambda result, *_: result.shape[0] - 1,
 }
 # Origins of values, with the driver's numbers (softgpu.h); the larger one of the operands' counts.
 KNOWN, SPREAD, RECEIVED = 0, 2, 3
@@ -383,7 +384,7 @@ class _Follower:
             known[0] = known[0].double()
         result = operator(*known, **named)
         if base in COUNTS:
-            self.give(self.torch.tensor(COUNTS[base](result), device="cpu"))
+            self.give(self.torch.tensor(COUNTS[base](result, *known), device="cpu"))
         return result if isinstance(result, (list, tuple)) else [result]
 
     def decided(self, base, arguments):

@@ -96,8 +96,8 @@ void softgpu_live(struct softgpu_digest *of);
 void softgpu_flush(void);
 const char *softgpu_class_name(enum soft_class class);
 /* Sets a value that the calling thread reads back before its next kernel. `address`: where it reads (0: anywhere).
- * `widths`: how many bytes it reads, a sum of 1, 4 and 8 for each possible number. The policy "ones" takes
- * precedence. */
+ * `widths`: how many bytes it reads, a sum of 1, 4, 8 and 16 for each possible number; the last eight of 16 are 0. The
+ * policy "ones" takes precedence. */
 void softgpu_expect(uint64_t address, unsigned widths, uint64_t value);
 /* The fat binary that registered a function, with the kernel's name in it; NULL: not registered there. */
 typedef const void *softgpu_find_image(const void *function, const char **name);

@@ -173,13 +173,13 @@ static void fill_ones(unsigned char *to, uint64_t bytes)
 
 static void make_up(unsigned char *to, uint64_t from, uint64_t bytes)
 {
-    bool known = expected.launch == launches && bytes <= 8 && (expected.widths & bytes) &&
-                 (!expected.address || expected.address == from);
+    bool is_number = bytes <= 16 && !(bytes & (bytes - 1)) && (expected.widths & bytes);
+    bool known = is_number && expected.launch == launches && (!expected.address || expected.address == from);
     if (policy() == ONES)
         fill_ones(to, bytes);
     else
         memset(to, 0, bytes);
-    if (policy() != ONES && known) memcpy(to, &expected.value, bytes);
+    if (policy() != ONES && known) memcpy(to, &expected.value, bytes < 8 ? bytes : 8);
 }
 
 static CUresult copy(uint64_t to, uint64_t from, uint64_t bytes)

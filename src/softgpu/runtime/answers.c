@@ -20,11 +20,13 @@ enum answer {
     HOLDS,
     ALL, /* a reduction of booleans. If the booleans are unknown (truths.c), ALL is true and ANY is false */
     ANY,
-    ADDS,         /* adds a number to a value in memory, which counts as zero */
-    NEGATES,      /* the opposite of the last kernel's result on this thread */
-    KEEPS,        /* keeps the last kernel's result */
-    SELECTS,      /* the number of selected elements; an argument gives the number of all */
-    ADDS_SELECTED /* the same; CUB's second pass */
+    ADDS,          /* adds a number to a value in memory, which counts as zero */
+    NEGATES,       /* the opposite of the last kernel's result on this thread */
+    KEEPS,         /* keeps the last kernel's result */
+    COPIES,        /* the same, unless that result has another address: PyTorch's any() of one number is a copy */
+    SELECTS,       /* the number of selected elements; an argument gives the number of all */
+    ADDS_SELECTED, /* the same; CUB's second pass */
+    FINDS          /* a pair: a boolean, true, and a position, 0 */
 };
 
 /* A name must contain both parts. Vectorized and unrolled elementwise kernels take equal arguments. Isfinite ends with
@@ -45,7 +47,8 @@ static const struct {
     {{"BitwiseOrFunctorIbE", ""}, KEEPS, 0},
     {{"logical_and_kernel", ""}, KEEPS, 0},
     {{"logical_or_kernel", ""}, KEEPS, 0},
-    {{"direct_copy_kernel", ""}, KEEPS, 0},
+    {{"direct_copy_kernel", ""}, COPIES, 0},
+    {{"educe", "__find_if"}, FINDS, 0},
     {{"DeviceReduce", "NonZeroOp"}, SELECTS, 2},
     {{"DeviceReduceByKeyKernel", "run_length_encode"}, SELECTS, 9},
     {{"DeviceReduceByKeyKernel", "3rle6encode"}, SELECTS, 9},
@@ -60,6 +63,7 @@ static __typeof__(softgpu_is_device_address) *is_device_address;
 static double share = 0.5;
 /* The result of the last kernel that this thread launched. */
 static __thread bool truth;
+static __thread uint64_t truth_at; /* its address; 0: unknown */
 static __thread uint64_t selected;
 
 void softrt_look_at_name(struct softrt_kernel *kernel)
@@ -141,12 +145,23 @@ void softrt_expect_answer(const void *function, void *const *arguments)
         return;
     }
     selected = 0;
-    if (kernel.follow && arguments) softrt_follow_truths(kernel.follow, kernel.name, arguments);
-    if (arguments && (kernel.answer == ALL || kernel.answer == ANY))
-        truth = softrt_reduce_truths(arguments, kernel.answer == ALL ? SOFTRT_TRUE : SOFTRT_FALSE) == SOFTRT_TRUE;
-    else if (kernel.answer != KEEPS)
-        truth = kernel.answer == HOLDS || (kernel.answer == NEGATES && !truth) ||
-                (kernel.answer == COMPARES && arguments && is_not_negative(kernel.name, arguments));
+    if (kernel.answer == FINDS) {
+        expect(0, 16, 1);
+        return;
+    }
+    bool was_elsewhere = truth_at;
+    truth_at = 0;
+    enum softrt_truth followed = SOFTRT_UNKNOWN;
+    if (kernel.answer == COMPARES && arguments && is_not_negative(kernel.name, arguments)) followed = SOFTRT_TRUE;
+    if (kernel.follow && arguments)
+        followed = softrt_follow_truths(kernel.follow, kernel.name, arguments, followed, &truth_at);
+    if (arguments && (kernel.answer == ALL || kernel.answer == ANY)) {
+        enum softrt_truth otherwise = kernel.answer == ALL ? SOFTRT_TRUE : SOFTRT_FALSE;
+        truth = softrt_reduce_truths(arguments, otherwise, &truth_at) == SOFTRT_TRUE;
+    } else if (followed)
+        truth = followed == SOFTRT_TRUE;
+    else if (kernel.answer == COPIES ? was_elsewhere : kernel.answer != KEEPS)
+        truth = kernel.answer == HOLDS || (kernel.answer == NEGATES && !truth);
     if (kernel.answer == ADDS && arguments)
         expect_sum(kernel.name, arguments);
     else

@@ -92,8 +92,12 @@ EXPORTED cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, i
 }
 
 FORWARD(cudaMemset, (void *to, int value, size_t bytes), cuMemsetD8Async(AT(to), (unsigned char)value, bytes, NULL))
-FORWARD(cudaMemsetAsync, (void *to, int value, size_t bytes, cudaStream_t stream),
-        cuMemsetD8Async(AT(to), (unsigned char)value, bytes, stream))
+EXPORTED cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stream)
+{
+    cudaError_t error = softrt_ready();
+    if (!error) softrt_forget_truth(to);
+    return softrt_keep(error ? error : soft_driver.cuMemsetD8Async(AT(to), (unsigned char)value, bytes, stream));
+}
 
 EXPORTED cudaError_t cudaMemcpyPeerAsync(void *to, int to_device, const void *from, int from_device, size_t bytes,
                                          cudaStream_t stream)

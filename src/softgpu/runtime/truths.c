@@ -10,7 +10,7 @@
 
 #include "softgpu/runtime/runtime.h"
 
-enum follow { NOT_LOOKED_AT, NOTHING, WRITES, FILLS, EQUALS, ORS, ANDS, NOTS };
+enum follow { NOT_LOOKED_AT, NOTHING, WRITES, FILLS, COPIES, EQUALS, SAME, ORS, ANDS, NOTS };
 
 /* Vectorized and unrolled kernels take (count, functor, addresses); others take (count, closure). */
 #define ELEMENTWISE "ed_elementwise_kernel"
@@ -22,8 +22,10 @@ static const struct {
     int made_of; /* number of source tensors */
 } known[] = {
     {{"FillFunctorIbE", ""}, FILLS, 0},
+    {{"direct_copy_kernel", ""}, COPIES, 1},
     {{"AUnaryFunctor", "CompareEqFunctorIlE"}, EQUALS, 1},
     {{"AUnaryFunctor", "CompareEqFunctorIiE"}, EQUALS, 1},
+    {{"BinaryFunctorIbbb", "CompareEqFunctorIbE"}, SAME, 2},
     {{"BitwiseOrFunctorIbE", ""}, ORS, 2},
     {{"logical_or_kernel", ""}, ORS, 2},
     {{"BitwiseAndFunctorIbE", ""}, ANDS, 2},
@@ -114,22 +116,27 @@ static enum softrt_truth joined(enum softrt_truth a, enum softrt_truth b, enum s
     return a == decides || b == decides ? decides : a ? a : b;
 }
 
-void softrt_follow_truths(int row, const char *name, void *const *arguments)
+enum softrt_truth softrt_follow_truths(int row, const char *name, void *const *arguments, enum softrt_truth written,
+                                       uint64_t *result)
 {
     enum follow follow = known[row - 1].follow;
-    if (follow == WRITES && !made_count) return;
+    if (follow == WRITES && !written && !made_count) return SOFTRT_UNKNOWN;
     bool apart = strstr(name, ELEMENTWISE);
     size_t tensors = 1 + (size_t)known[row - 1].made_of, bytes = tensors * sizeof(uint64_t);
     const char *addresses = apart ? arguments[2] : addresses_in_closure(arguments[1], tensors);
-    if (!addresses) return;
+    if (!addresses) return SOFTRT_UNKNOWN;
     const char *functor = apart ? arguments[1] : addresses + bytes;
     uint64_t at[3] = {0}; /* addresses of the result and of its sources */
     memcpy(at, addresses, bytes);
-    enum softrt_truth first = truth_at(at[1]), second = truth_at(at[2]), truth = SOFTRT_UNKNOWN;
+    enum softrt_truth first = truth_at(at[1]), second = truth_at(at[2]), truth = written;
     if (follow == FILLS)
         truth = *(const bool *)functor ? SOFTRT_TRUE : SOFTRT_FALSE;
+    else if (follow == COPIES)
+        truth = first;
     else if (follow == EQUALS)
         truth = compared(name, functor);
+    else if (follow == SAME && first && second)
+        truth = first == second ? SOFTRT_TRUE : SOFTRT_FALSE;
     else if (follow == ORS)
         truth = joined(first, second, SOFTRT_TRUE);
     else if (follow == ANDS)
@@ -137,6 +144,13 @@ void softrt_follow_truths(int row, const char *name, void *const *arguments)
     else if (follow == NOTS && first)
         truth = first == SOFTRT_TRUE ? SOFTRT_FALSE : SOFTRT_TRUE;
     remember(at[0], truth);
+    *result = at[0];
+    return truth;
+}
+
+void softrt_forget_truth(const void *at)
+{
+    if (made_count) remember((uint64_t)(uintptr_t)at, SOFTRT_UNKNOWN);
 }
 
 void softrt_copy_truths(const void *to, const void *from)
@@ -145,12 +159,13 @@ void softrt_copy_truths(const void *to, const void *from)
 }
 
 /* In a ReduceOp, the addresses of the source and of the result follow the offsets. */
-enum softrt_truth softrt_reduce_truths(void *const *arguments, enum softrt_truth otherwise)
+enum softrt_truth softrt_reduce_truths(void *const *arguments, enum softrt_truth otherwise, uint64_t *result)
 {
     uint64_t at[2];
     const char *addresses = addresses_in(arguments[0], 904, 1024, 2);
     if (!addresses) return otherwise;
     memcpy(at, addresses, sizeof at);
+    *result = at[1];
     enum softrt_truth truth = truth_at(at[0]);
     remember(at[1], truth ? truth : otherwise);
     return truth ? truth : otherwise;
