@@ -49,6 +49,7 @@ struct mp_command {
     X(recover)                                                                                                         \
     X(anonymize)                                                                                                       \
     X(doctor)                                                                                                          \
+    X(measure)                                                                                                         \
     X(mcp)                                                                                                             \
     X(completion)                                                                                                      \
     X(help)

@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 SOURCE = pathlib.Path(__file__).resolve().parent
@@ -76,6 +77,22 @@ class Gpu(harness.TestCase):
             results.setdefault("unattributed", {})[name] = use
             if use["unattributed_bytes"] is not None:
                 self.assertLessEqual(use["unattributed_bytes"], max(use["in_use_bytes"] // 50, 64 * MIB), use)
+
+
+class Measure(Gpu):
+    """`memprof measure`."""
+
+    def test_measure(self):
+        """The file describes the GPU as plans need it, and a plan takes it."""
+        path = os.path.join(KEEP or self.folder, "measured.dev")
+        begun = time.monotonic()
+        done = harness.memprof("measure", "--force", "-o", path)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        results["measure"] = {"seconds": time.monotonic() - begun, "file": open(path).read()}
+        for key in ("total", "context", "graph_node", "local_threads"):
+            self.assertIn(f"\n{key} = ", results["measure"]["file"])
+        plan = harness.memprof("plan", "--device", path, "--", "true")
+        self.assertNotIn("line", plan.stderr)
 
 
 class Known(Gpu):

@@ -264,6 +264,9 @@ struct soft_code soft_code_of_image(const void *image, const char *kernel, int c
         code.ptx = entry ? (int)entry->capability : 0;
         if (!entry || entry->kind == CUBIN) code.binary = code.ptx;
         if (whole && entry && entry->kind == CUBIN) read_entry(entry, kernel, &code);
+    } else if (!memcmp(image, ".ver", 4)) { /* PTX: its first local array counts as the stack */
+        const char *local = strstr(image, ".local "), *size = local ? strchr(local, '[') : NULL;
+        if (size) code.local = strtoull(size + 1, NULL, 10);
     }
     return code;
 }
