@@ -13,10 +13,10 @@ SOURCE = HERE.parents[1]
 sys.path.insert(0, str(SOURCE / "tests" / "e2e"))
 INSIDE = "MEMPROF_IN_CUDA_TORCH"
 VERSION = os.environ.get("MEMPROF_TORCH")
-VERSIONS = ("", "2.7.1", "2.9.1", "2.11.0")  # of the long form; "": the newest
+VERSIONS = ("", "2.7.1", "2.9.1", "2.11.0", "2.13.0")  # of the long form; "": the newest
 # The tests that run on each version; the others run only on the newest.
 ON_ALL = ("check_allocations.py", "check_harmless.py", "check_kinds.py", "check_values.py", "check_torch.py",
-          "check_newer.py", "check_versions.py", "plan/check_ranks.py")
+          "check_newer.py", "check_versions.py", "plan/check_ranks.py", "plan/check_matrix.py")
 MIB = 1 << 20
 
 if INSIDE not in os.environ:

@@ -3,8 +3,8 @@ forks for each GPU, before CUDA begins. On stdout comes one JSON line for each G
 
     operators.py DEVICES SAMPLES [DTYPE...]
 
-DEVICES: {name: {SOFTGPU_...: value}}, as JSON. SAMPLES: how many samples of each entry are run; 0: all. With "sizes"
-in place of SAMPLES it runs the operators of SIZES, in the sizes of real training."""
+DEVICES: {name: {SOFTGPU_...: value}}, as JSON. SAMPLES: how many samples of each entry are run; 0: all. With "SIZES" or
+"PROGRAMS" in place of SAMPLES it runs that table of sizes.py."""
 import json
 import os
 import sys
@@ -17,7 +17,10 @@ warnings.simplefilter("ignore")
 # PyTorch's lists need the base class of its tests, which is a package of its own.
 sys.modules.setdefault("expecttest", types.ModuleType("expecttest")).TestCase = unittest.TestCase
 
+import setuptools  # noqa: E402  (has the module packaging, which PyTorch's lists need)
+sys.path.append(os.path.join(os.path.dirname(setuptools.__file__), "_vendor"))
 import torch  # noqa: E402
+import torch._dynamo.device_interface  # noqa: E402  (keeps PyTorch's own functions)
 
 # The lists ask for the device's capability when they are imported. The answer here does not begin CUDA, so that each
 # child may begin it on a GPU of its own.
@@ -62,7 +65,7 @@ def samples_of_operators(dtype):
         if dtype in op.supported_dtypes("cuda"):
             backward = op.supports_autograd and dtype in op.supported_backward_dtypes("cuda")
             def of(op=op, backward=backward):
-                for one in op.sample_inputs("cuda", dtype, requires_grad=backward):
+                for one in op.sample_inputs("cuda:0", dtype, requires_grad=backward):
                     yield lambda one=one: go_back(op(one.input, *one.args, **one.kwargs))
             yield name, of
 
@@ -73,7 +76,7 @@ def samples_of_modules(dtype):
             continue
         for training in (True, False):
             def of(entry=entry, training=training):
-                for one in entry.module_inputs_func(entry, device="cuda", dtype=dtype, requires_grad=True, training=training):
+                for one in entry.module_inputs_func(entry, device="cuda:0", dtype=dtype, requires_grad=True, training=training):
                     def run(one=one):
                         build, call = one.constructor_input, one.forward_input
                         module = entry.module_cls(*build.args, **build.kwargs).to("cuda", dtype).train(training)
@@ -86,14 +89,14 @@ def samples_of_modules(dtype):
 def samples_of_optimizers(dtype):
     for entry in optim_db:
         def of(entry=entry):
-            for one in entry.optim_inputs_func(device="cuda", dtype=dtype):
+            for one in entry.optim_inputs_func(device="cuda:0", dtype=dtype):
                 def run(one=one):
                     if entry.optim_cls.__name__ == "SparseAdam":
-                        layer = torch.nn.Embedding(40, 30, sparse=True, device="cuda", dtype=dtype)
-                        data = torch.arange(9, device="cuda")
+                        layer = torch.nn.Embedding(40, 30, sparse=True, device="cuda:0", dtype=dtype)
+                        data = torch.arange(9, device="cuda:0")
                     else:  # Muon is for matrices alone
-                        layer = torch.nn.Linear(40, 30, entry.optim_cls.__name__ != "Muon", device="cuda", dtype=dtype)
-                        data = torch.rand(5, 40, device="cuda", dtype=dtype)
+                        layer = torch.nn.Linear(40, 30, entry.optim_cls.__name__ != "Muon", device="cuda:0", dtype=dtype)
+                        data = torch.rand(5, 40, device="cuda:0", dtype=dtype)
                     optimizer = entry.optim_cls(layer.parameters(), **one.kwargs)
                     for _ in range(2):
                         def closure():
@@ -122,6 +125,8 @@ def run(entries, most):
             torch.cuda.synchronize()
         except Exception as error:  # noqa: BLE001
             errors[name] = f"{type(error).__name__}: {str(error).strip()[:300]}"
+        if torch.cuda.memory_allocated() > 1 << 30:
+            torch.cuda.empty_cache()
     return ran, errors
 
 
@@ -130,15 +135,19 @@ def on_device(name, variables, most, dtypes):
     major, minor = torch.cuda.get_device_capability()
     if not any(int(arch[3:-1]) == major and int(arch[-1]) <= minor for arch in torch.cuda.get_arch_list() if arch[:2] == "sm"):
         try:
-            torch.rand(9, device="cuda")
+            torch.rand(9, device="cuda:0")
             print(json.dumps({"device": name, "errors": {"rand": "PyTorch lists no code for the device, and yet it ran"}}))
         except RuntimeError as error:
             print(json.dumps({"device": name, "no_code": str(error).splitlines()[0]}), flush=True)
         return
     for dtype in dtypes:
         begun = time.process_time()
-        kind = getattr(torch, dtype)
-        entries = [*samples_of_operators(kind), *samples_of_modules(kind), *samples_of_optimizers(kind)]
+        if dtype in ("SIZES", "PROGRAMS"):
+            import sizes  # begins CUDA
+            entries = [(key, lambda value=value: [lambda: go_back(value())]) for key, value in getattr(sizes, dtype).items()]
+        else:
+            kind = getattr(torch, dtype)
+            entries = [*samples_of_operators(kind), *samples_of_modules(kind), *samples_of_optimizers(kind)]
         ran, errors = run(entries, most)
         print(json.dumps({"device": name, "dtype": dtype, "entries": len(entries), "ran": ran, "errors": errors,
                           "seconds": round(time.process_time() - begun, 1)}), flush=True)
@@ -146,11 +155,12 @@ def on_device(name, variables, most, dtypes):
 
 def main():
     assert not torch.cuda.is_initialized()
-    devices, most = json.loads(sys.argv[1]), int(sys.argv[2])
+    devices, table = json.loads(sys.argv[1]), sys.argv[2].isupper()
+    most, dtypes = (0, sys.argv[2:]) if table else (int(sys.argv[2]), sys.argv[3:] or ["float32", "bfloat16"])
     for name, variables in devices.items():
         pid = os.fork()
         if not pid:
-            on_device(name, variables, most, sys.argv[3:] or ["float32", "bfloat16"])
+            on_device(name, variables, most, dtypes)
             os._exit(0)
         status = os.waitpid(pid, 0)[1]
         if status:
