@@ -297,6 +297,14 @@ class Libraries(bed.TestCase):
 
 
 # CUB chooses how to sort and scan by the version of the code that the driver loads.
+CANDIDATES = """
+import torch, triton
+from torch._inductor.runtime.benchmarking import benchmarker
+launches, x = [], torch.zeros(4, device="cuda")
+for measure in (benchmarker.benchmark_gpu, triton.testing.do_bench):
+    print(measure.__name__, measure(lambda: launches.append(x.add_(1))), len(launches))
+    launches.clear()
+"""
 SORTED = """
 import torch
 x = torch.rand(5000, device="cuda")
@@ -312,6 +320,10 @@ class Code(bed.TestCase):
     def test_a_device_runs_code_of_a_lower_minor_version(self):
         run = self.execute(SORTED, how="plan", options=["--device", "rtx4090"])
         self.assertEqual(run.output, "to the end\n")
+
+    def test_candidates_are_launched_once(self):
+        run = self.execute(CANDIDATES, how="plan")
+        self.assertEqual(run.output, "benchmark_gpu 1.0 1\ndo_bench 1.0 1\n")
 
     def test_no_code_for_the_device(self):
         old = "b200-180gb" if bed.VERSION == "2.7.1" else "v100-16gb"
