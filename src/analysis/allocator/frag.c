@@ -147,10 +147,10 @@ static void find_further(const struct mp_model *model, struct mp_frag *frag)
 
 /* Checks the causes in this order. Capacity: the device is smaller than the request. A limit: the device had room for
  * the segment, or an expandable segment may not grow that far. Fragmentation: the free bytes of all streams and pools
- * and of the device cover the request, and memory is not full; scarce memory leaves it unknown. A leak. Fragmentation: a setting would fit the request.
- * Another process. Capacity. `least` and `most` bound the device's free memory if it is unknown: 0, and just below the
- * segment that would have served the request. If less than half of the request was free inside the allocator, the cause
- * is capacity all the same. */
+ * and of the device cover the request, and memory is not full; scarce memory leaves the cause unknown. A leak.
+ * Fragmentation: a setting would fit the request. Another process. Capacity. `least` and `most` bound the device's free
+ * memory if it is unknown: 0, and just below the segment that would have served the request. If less than half of the
+ * request was free inside the allocator, the cause is capacity all the same. */
 static enum mp_status find_cause(const struct mp_model *model, const struct mp_torch_history *history,
                                  struct mp_frag *frag, struct mp_error *error)
 {

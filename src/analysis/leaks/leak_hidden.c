@@ -28,6 +28,7 @@ struct share {
     uint32_t counter, files, own; /* string ids; 0: none */
     uint64_t value, in_files, own_shared;
     bool planned; /* on the host of a plan, which grows by itself */
+    bool shared;  /* the program's own shared memory alone */
 };
 
 /* The steps in equal parts. The first quarter of the parts is the warm-up. */
@@ -211,13 +212,14 @@ static bool judge(const struct parts *parts, uint32_t last, struct mp_leak_findi
     return rises * 8 >= (count - 1) * 7 && goes_on && !full;
 }
 
-/* True if recorded leaks explain the growth, with the host memory that their blocks cost. */
-static bool is_explained(const struct mp_leak_findings *findings, double bytes_per_step)
+/* True if recorded leaks explain the growth, with the host memory that their blocks cost, or as blocks of shared
+ * memory. */
+static bool is_explained(const struct mp_leak_findings *findings, double bytes_per_step, bool shared)
 {
     double explained = 0;
     mp_vec_each (const struct mp_leak_finding, finding, findings) {
         if (mp_leak_is_leak(finding))
-            explained += finding->blocks_per_step * MP_LEAK_BYTES_A_BLOCK + finding->bytes_per_step / 4;
+            explained += finding->blocks_per_step * MP_LEAK_BYTES_A_BLOCK + finding->bytes_per_step * (shared ? 1.1 : 0.25);
     }
     return bytes_per_step < explained;
 }
@@ -232,18 +234,20 @@ static uint16_t track_of(const struct mp_model *model, uint32_t device)
     return best;
 }
 
-static void look_at(const struct mp_model *model, const struct mp_step *steps, uint32_t last, uint32_t device,
+/* True if it added a finding. */
+static bool look_at(const struct mp_model *model, const struct mp_step *steps, uint32_t last, uint32_t device,
                     const struct share *share, bool is_host, struct mp_leak_findings *findings,
                     struct mp_leak_finding *unsure)
 {
     struct parts parts = {.count = 0};
     parts.count = count_parts(model, steps, last, share, &parts.brief);
-    if (!parts.count) return;
+    if (!parts.count) return false;
     bool by_driver = has_driver_blocks(model, device);
     struct mp_leak_finding finding = {.class = MP_LEAK_HIDDEN,
                                       .confidence = MP_LEAK_PROBABLE,
                                       .missing = "no recorded block explains the growth",
                                       .why = {.test = MP_LEAK_BY_PROCESS, .steps = last},
+                                      .shared = share->shared,
                                       .track = track_of(model, device),
                                       .eta_oom_steps = UINT64_MAX};
     size_t tracks = model->tracks.count;
@@ -254,14 +258,15 @@ static void look_at(const struct mp_model *model, const struct mp_step *steps, u
                           .levels = mp_alloc_zeroed(tracks, sizeof *sweep.levels)};
     for (uint16_t i = 0; i < tracks; i++) {
         if (model->tracks.at[i].device != device) continue;
-        sweep.role[i] = role_of(model, i, is_host, by_driver);
+        sweep.role[i] = share->shared ? NOTHING : role_of(model, i, is_host, by_driver);
         sweep.levels[i] = mp_level_start(model, i);
         if (sweep.role[i] == LIVE) sweep.known += sweep.levels[i].bytes;
     }
     fill_parts(&sweep, steps, last, *share, &parts);
-    bool much;
-    if (judge(&parts, last, &finding, &much) && !is_explained(findings, finding.bytes_per_step)) {
-        if (!parts.brief && much && last + 1 >= MP_LEAK_STEPS && !share->planned && finding.track != MP_TRACK_NONE)
+    bool much, added = false;
+    if (judge(&parts, last, &finding, &much) && !is_explained(findings, finding.bytes_per_step, share->shared)) {
+        added = !parts.brief && much && last + 1 >= MP_LEAK_STEPS && !share->planned && finding.track != MP_TRACK_NONE;
+        if (added)
             mp_vec_add(findings, finding);
         else if ((!share->planned || finding.bytes >= MP_LEAK_GROWN_PLAN) && finding.bytes > unsure->bytes)
             *unsure = finding;
@@ -269,6 +274,7 @@ static void look_at(const struct mp_model *model, const struct mp_step *steps, u
     free(sweep.role);
     free(sweep.held);
     free(sweep.levels);
+    return added;
 }
 
 static uint32_t find_counter(const struct mp_model *model, const char *device, const char *suffix)
@@ -302,5 +308,7 @@ void mp_leak_find_hidden(const struct mp_model *model, const struct mp_steps *st
         else if (share.counter && track_of(model, device) != MP_TRACK_NONE)
             look_at(model, at, places->last, device, &share, false, findings, unsure);
     }
+    struct share own = {.counter = host.own, .planned = host.planned, .shared = true};
+    if (own.counter && look_at(model, at, places->last, cpu, &own, true, findings, unsure)) host.own = 0;
     if (host.counter) look_at(model, at, places->last, cpu, &host, true, findings, unsure);
 }

@@ -77,6 +77,7 @@ static void get_site(struct mp_value *value, const void *of, const void *row)
     value->site = (struct mp_site){.stack = finding->stack, .track = finding->track, .births = 1};
     if (!finding->stack)
         value->text = finding->blocks                    ? "(no stack)"
+                      : finding->shared                  ? "(shared memory)"
                       : finding->class == MP_LEAK_HIDDEN ? "(nothing recorded)"
                                                          : "(the allocator as a whole)";
 }
@@ -553,15 +554,20 @@ static void put_advice(struct mp_text *text, const struct mp_model *model, const
 {
     static const char beside_host[] =
         "it is not in the C allocator's sampled blocks: Python's small objects (snapshot --holders counts them and the "
-        "entries of containers), shared memory, or the driver";
+        "entries of containers), or the driver";
+    static const char in_shared[] =
+        "shared memory of the program: multiprocessing.shared_memory, tensors that processes share, files in /dev/shm; "
+        "close and unlink what is not used any more";
     struct mp_holders_advised held = {0};
-    bool advised[MP_LEAK_CLASSES] = {false};
+    bool advised[MP_LEAK_CLASSES + 1] = {false};
     for (size_t i = 0; i < leaks->findings.count; i++) {
         enum mp_leak_class class = leaks->findings.at[i].class;
-        bool has_host = class == MP_LEAK_HIDDEN && model->host_bytes;
-        if (!advised[class])
-            mp_say(text, "%s: %s\n", mp_leak_class_name(class), has_host ? beside_host : mp_leak_advice(class));
-        advised[class] = true;
+        bool shared = leaks->findings.at[i].shared, has_host = class == MP_LEAK_HIDDEN && model->host_bytes;
+        bool *said = &advised[shared ? MP_LEAK_CLASSES : class];
+        if (!*said)
+            mp_say(text, "%s: %s\n", mp_leak_class_name(class),
+                   shared ? in_shared : has_host ? beside_host : mp_leak_advice(class));
+        *said = true;
     }
     for (size_t i = 0; i < leaks->leaks; i++)
         mp_holders_site_advice(text, &leaks->holders, leaks->findings.at[i].held, &held);
