@@ -1,5 +1,7 @@
 """Operators at the sizes of real training, where PyTorch and NVIDIA's libraries choose other kernels than for small ones:
 {name: function}; what a function returns goes backward. PROGRAMS are whole models, with an optimizer."""
+import importlib.util
+
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -189,4 +191,6 @@ def detector():
     model.eval()([torch.rand(3, 800, 800, device="cuda")])
 
 
-PROGRAMS = {"gpt": language_model, "moe": lambda: language_model(8), "detector": detector}
+PROGRAMS = {"gpt": language_model, "moe": lambda: language_model(8)}
+if importlib.util.find_spec("torchvision"):
+    PROGRAMS["detector"] = detector
