@@ -156,7 +156,7 @@ ALONE = 4  # references to such a dictionary: the frame's, that of locals_of(), 
 
 
 def is_our_frame(frame):
-    return "/libmemprof_torch/" in frame.f_code.co_filename
+    return "/libmemprof_" in frame.f_code.co_filename
 
 
 class Frames:

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "analysis/device/plan.h"
 #include "base/units.h"
 #include "cli/progress.h"
 #include "cli/text_file.h"
@@ -127,9 +128,18 @@ enum mp_status mp_query_filter(const struct mp_query *query, const struct mp_mod
     return status;
 }
 
+/* In a plan each operator is called by memprof's hook in Python; its frames would stand where the module's do. */
+static const char hook_of_plan[] =
+    "/torch/_ops\\.py$|^(slot_tp_call|cfunction_call|cfunction_vectorcall.*|method_vectorcall.*|"
+    "_?Py(Object|Eval|Vectorcall|Number|CFunction|Function)_[A-Za-z_]*|_PyFunction_Vectorcall)$";
+
 enum mp_status mp_query_skip(const struct mp_invocation *invocation, struct mp_model *model, struct mp_error *error)
 {
     const char *regex = invocation->value[MP_OPT_SKIP_FRAMES];
+    struct mp_plan plan;
+    mp_plan_find(model, &plan);
+    if (!regex && plan.planned) regex = hook_of_plan;
+    mp_plan_free(&plan);
     return regex ? mp_skip_matching(model, regex, error) : MP_OK;
 }
 

@@ -34,8 +34,8 @@ struct planning {
     char values[16];
     double selected;
     uint64_t ready_ns; /* how long a server may take until it is ready */
-    bool random;     /* random values are also made for the CPU's tensors */
-    bool has_budget; /* the user says how long a look for holders may take */
+    bool random;       /* random values are also made for the CPU's tensors */
+    bool has_budget;   /* the user says how long a look for holders may take */
     char folder[PATH_MAX];
     char state[PATH_MAX]; /* file that counts the devices' memory in use while processes run; "": none */
 };
@@ -274,7 +274,8 @@ const struct mp_command mp_command_plan = {
     .summary = "run a command on a stand-in GPU, to see if it fits a real one",
     .usage = "-- COMMAND [ARGUMENT...]",
     .about =
-        "Runs the command with its own CUDA build of PyTorch or JAX, without a GPU and without a driver, on stand-ins of "
+        "Runs the command with its own CUDA build of PyTorch or JAX, without a GPU and without a driver, on stand-ins "
+        "of "
         "NVIDIA's libraries that compute nothing. PyTorch's own code runs and decides its memory: it allocates and "
         "reserves the same as on the device. Memory runs out at the same moment as on the device. The "
         "result is a recording like any other. The memory of the CUDA context and NVIDIA's libraries is estimated and "
@@ -299,12 +300,12 @@ const struct mp_command mp_command_plan = {
                  {MP_OPT_CAPTURE, "torch,cpu: record tensors on the CPU, too"},
                  {MP_OPT_ADVISE,
                   "plan the command as it is, and with each advised change that can be made from outside"}},
-    .options = {MP_OPT_DEVICE, MP_OPT_DEVICES, MP_OPT_CAPTURE, MP_OPT_SIZE, MP_OPT_TRY,
-                MP_OPT_ADVISE, MP_OPT_COLOR, MP_OPT_VALUES, MP_OPT_SELECTED, MP_OPT_WORLD_SIZE,
-                MP_OPT_RANK, MP_OPT_OUTPUT, MP_OPT_FORCE, MP_OPT_JSON, MP_OPT_READY_WITHIN,
-                MP_OPT_FREE_STACKS, MP_OPT_STACKS, MP_OPT_DEPTH, MP_OPT_ON_OOM, MP_OPT_STEP_AT,
-                MP_OPT_STEP_RANGE, MP_OPT_NO_SYMBOLS, MP_OPT_NO_COMMAND, MP_OPT_BUDGET, MP_OPT_QUIET,
-                MP_OPT_STRICT},
+    .options = {MP_OPT_DEVICE,  MP_OPT_DEVICES,     MP_OPT_CAPTURE,    MP_OPT_SIZE,         MP_OPT_TRY,
+                MP_OPT_ADVISE,  MP_OPT_COLOR,       MP_OPT_VALUES,     MP_OPT_SELECTED,     MP_OPT_WORLD_SIZE,
+                MP_OPT_RANK,    MP_OPT_OUTPUT,      MP_OPT_FORCE,      MP_OPT_READY_WITHIN, MP_OPT_JSON,
+                MP_OPT_STACKS,  MP_OPT_FREE_STACKS, MP_OPT_DEPTH,      MP_OPT_ON_OOM,       MP_OPT_STEP_RANGE,
+                MP_OPT_STEP_AT, MP_OPT_NO_SYMBOLS,  MP_OPT_NO_COMMAND, MP_OPT_HOLDERS,      MP_OPT_BUDGET,
+                MP_OPT_QUIET,   MP_OPT_STRICT},
     .operands_max = SIZE_MAX,
     .stops_at_operand = true,
     .run = run_plan,
