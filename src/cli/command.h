@@ -15,7 +15,7 @@ struct mp_command {
     struct mp_option_meaning {
         enum mp_option option;
         const char *help;
-    } meanings[4];
+    } meanings[5];
     enum mp_option options[MP_OPTIONS]; /* ends with MP_OPT_NONE; --help and --config always work */
     size_t operands_min, operands_max;
     bool stops_at_operand; /* the first operand or "--" ends its options: the rest belongs to another command */

@@ -9,6 +9,13 @@ static const struct mp_holder *holder_of(const struct mp_holders *holders, const
     return holder && holder->certain && holder->bytes * 10 >= site->bytes * 9 ? holder : NULL;
 }
 
+/* True if the holder may stop growing at a number of entries that is not known: by its code, or since its keys come
+ * again, so that fewer and fewer are new. */
+static bool may_fill(const struct mp_holder *holder, const struct mp_leak_finding *finding)
+{
+    return mp_holder_may_be_bounded(holder) || (finding->change < 0 && holder->kind == MP_HOLDER_DICT);
+}
+
 /* True if containers with a bound, or with one that is not known, hold the blocks of all stacks. */
 static bool are_stacks_bounded(const struct mp_holders *holders, const uint32_t *stacks,
                                const struct mp_leak_finding *finding)
@@ -16,8 +23,7 @@ static bool are_stacks_bounded(const struct mp_holders *holders, const uint32_t 
     uint64_t entries, most;
     for (size_t i = finding->first_stack; i < finding->first_stack + finding->stack_count; i++) {
         const struct mp_holder *holder = holder_of(holders, mp_holders_of(holders, finding->track, stacks[i]));
-        if (!holder || !(mp_holder_is_bounded(holder, &entries, &most) || mp_holder_may_be_bounded(holder)))
-            return false;
+        if (!holder || !(mp_holder_is_bounded(holder, &entries, &most) || may_fill(holder, finding))) return false;
     }
     return true;
 }
@@ -51,7 +57,7 @@ void mp_leak_bound(const struct mp_model *model, const struct mp_steps *steps, c
     const struct mp_holder *holder = holder_of(holders, finding->held);
     if (!holder || !are_stacks_bounded(holders, stacks, finding)) return;
     if (!mp_holder_is_bounded(holder, &entries, &most)) {
-        if (!mp_holder_may_be_bounded(holder) || finding->why.freed) return; /* what dropped entries did not stop it */
+        if (!may_fill(holder, finding) || finding->why.freed) return; /* what dropped entries did not stop it */
         finding->class = MP_LEAK_BOUNDED;
         finding->entries = holder->blocks;
         return;

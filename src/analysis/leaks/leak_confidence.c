@@ -49,9 +49,10 @@ void mp_leak_confide(struct mp_leak_finding *finding, const struct mp_holder *ho
     if (finding->class == MP_LEAK_BOUNDED) { /* the bound was read: from the container, or from code */
         bool by_code = holder && mp_holder_bound_is_code(holder);
         finding->confidence = !finding->most ? MP_LEAK_POSSIBLE : by_code ? MP_LEAK_PROBABLE : MP_LEAK_CERTAIN;
-        finding->missing = !finding->most ? "its code drops entries beyond a number that is not known"
-                           : by_code      ? "the code that drops entries may not always run"
-                                          : NULL;
+        finding->missing = finding->most ? by_code ? "the code that drops entries may not always run" : NULL
+                           : !holder || mp_holder_may_be_bounded(holder)
+                               ? "its code drops entries beyond a number that is not known"
+                               : "it grows more and more slowly, as if its keys came again";
         return;
     }
     if (!mp_leak_is_leak(finding)) return;

@@ -66,9 +66,8 @@ enum mp_verdict mp_leak_verdict(const struct mp_model *model, const struct mp_st
         SAY("%zu site%s grew, but in fewer than %d steps; record longer to tell", signs->few, plural(signs->few),
             MP_LEAK_BIRTHS);
     else if (signs->filling)
-        SAY("%zu site%s growing, may be bounded: the code that fills a container also drops entries; record longer to "
-            "tell",
-            signs->filling, signs->filling == 1 ? " is" : "s are");
+        SAY("%zu site%s growing, may be bounded; record longer to tell", signs->filling,
+            signs->filling == 1 ? " is" : "s are");
     else if (signs->behind)
         SAY("%zu site%s kept blocks again and again behind the last step, as an evaluation does that keeps its outputs",
             signs->behind, plural(signs->behind));

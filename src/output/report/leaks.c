@@ -187,7 +187,7 @@ static void put_kind(struct mp_text *text, const struct mp_leak_finding *finding
                strcmp(number, "1") == 0 ? "" : "s");
     }
     if (finding->class == MP_LEAK_BOUNDED && !finding->most)
-        mp_say(text, "; growing, may be bounded: its code drops entries");
+        mp_say(text, "; growing, may be bounded: %s", finding->missing);
     else if (finding->class == MP_LEAK_BOUNDED)
         mp_say(text, "; %s of %s entries, full in %s, +%s to come", mp_count(finding->entries), mp_count(finding->most),
                mp_counted((uint64_t)((double)finding->to_come / finding->bytes_per_step + 0.5), "step"),
