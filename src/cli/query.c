@@ -11,6 +11,7 @@
 #include "collect/recover/left_behind.h"
 #include "exchange/load/load.h"
 #include "model/stack.h"
+#include "output/report/coverage.h"
 
 #define ROWS_OF_TEXT 10
 

@@ -6,7 +6,7 @@
 #include "cli/command.h"
 #include "cli/form.h"
 #include "cli/output_file.h"
-#include "output/report/reports.h"
+#include "output/report/view.h"
 
 struct mp_query {
     const struct mp_invocation *invocation;

@@ -8,6 +8,7 @@
 #include "cli/query.h"
 #include "exchange/load/load.h"
 #include "output/report/compare.h"
+#include "output/report/coverage.h"
 #include "output/report/job_compare.h"
 
 #define GROWTH_PERCENT 5.0 /* allowed growth of --fail without --max-growth */

@@ -2,6 +2,7 @@
 
 #include "analysis/allocator/frag.h"
 #include "cli/query.h"
+#include "output/report/frag.h"
 
 static int find_frag(struct mp_query *query)
 {

@@ -1,5 +1,6 @@
 #include "cli/jobs/job.h"
 #include "cli/query.h"
+#include "output/report/info.h"
 
 static int run_info(const struct mp_invocation *invocation)
 {

@@ -6,6 +6,7 @@
 #include "base/units.h"
 #include "cli/running.h"
 #include "cli/text_file.h"
+#include "output/report/leaks.h"
 
 static int read_suppressions(const char *path, struct mp_suppressions *suppressions)
 {

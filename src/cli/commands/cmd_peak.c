@@ -1,5 +1,6 @@
 #include "cli/jobs/job.h"
 #include "cli/query.h"
+#include "output/report/peak.h"
 
 static int find_peak(struct mp_query *query)
 {

@@ -1,5 +1,6 @@
 #include "cli/jobs/job.h"
 #include "cli/query.h"
+#include "output/report/report.h"
 
 #define TOP_SITES       3 /* the report must fit on one screen */
 #define TOP_IN_DOCUMENT 10

@@ -11,6 +11,8 @@
 #include "cli/query.h"
 #include "cli/size_probing.h"
 #include "exchange/load/load.h"
+#include "output/page/size_page.h"
+#include "output/report/size.h"
 
 #define POINTS_MAX  64
 #define PLOT_POINTS 60

@@ -1,5 +1,6 @@
 #include "cli/jobs/job.h"
 #include "cli/query.h"
+#include "output/report/steps.h"
 
 static int report_steps(struct mp_query *query)
 {

@@ -16,7 +16,8 @@
 #include "model/load.h"
 #include "model/stack.h"
 #include "model/track.h"
-#include "output/report/reports.h"
+#include "output/report/view.h"
+#include "output/report/server.h"
 
 #define PLACES_MAX 4
 

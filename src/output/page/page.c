@@ -27,7 +27,10 @@
 #include "output/page/page_template.h"
 #include "output/page/page_words.h"
 #include "output/report/holders.h"
-#include "output/report/reports.h"
+#include "output/report/view.h"
+#include "output/report/coverage.h"
+#include "output/report/device.h"
+#include "output/report/leaks.h"
 
 /*
  * The network's modules on a page: the paths that its blocks use, numbered from 1 in order of first use.

@@ -4,6 +4,7 @@
 
 #include "base/units.h"
 #include "model/stack.h"
+#include "output/report/coverage.h"
 
 #define VARIABLE "PYTORCH_CUDA_ALLOC_CONF" /* all versions of PyTorch read it, even those with PYTORCH_ALLOC_CONF */
 

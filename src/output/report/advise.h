@@ -1,11 +1,11 @@
 /*
- * Changes that would save memory, as text and as JSON. Rules as in output/report/reports.h.
+ * Changes that would save memory, as text and as JSON. Rules as in output/report/view.h.
  */
 #pragma once
 
 #include "analysis/advise/advise.h"
 #include "output/report/columns.h"
-#include "output/report/reports.h"
+#include "output/report/view.h"
 
 void mp_advise_json(struct mp_json *json, const char *key, const struct mp_model *model, const struct mp_advise *advise,
                     const struct mp_view *view);

@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "output/form/plot.h"
 #include "output/report/columns.h"
+#include "output/report/coverage.h"
 
 static const char *const sense_words[] = {[MP_PROFILE_PEAK] = "at the peak",
                                           [MP_PROFILE_OUTSTANDING] = "outstanding",

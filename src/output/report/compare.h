@@ -3,7 +3,7 @@
 
 #include "analysis/sites/compare.h"
 #include "output/form/text.h"
-#include "output/report/reports.h"
+#include "output/report/view.h"
 
 /* Facts about one of the recordings, which are in the order in which the user named them. */
 struct mp_compared {

@@ -1,7 +1,9 @@
 #include <stdio.h>
 
 #include "base/units.h"
-#include "output/report/reports.h"
+#include "output/report/view.h"
+#include "output/report/coverage.h"
+#include "output/report/plan.h"
 
 static void append_fact(struct mp_buffer *out, const char *format, const char *number)
 {

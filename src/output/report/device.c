@@ -2,7 +2,8 @@
 
 #include "analysis/device/unbacked.h"
 #include "output/report/columns.h"
-#include "output/report/reports.h"
+#include "output/report/view.h"
+#include "output/report/device.h"
 
 #define LINE_WIDTH 100 /* characters of the lines with a device's parts */
 

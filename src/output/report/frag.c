@@ -1,7 +1,9 @@
 #include <stdio.h>
 
 #include "output/report/columns.h"
-#include "output/report/reports.h"
+#include "output/report/view.h"
+#include "output/report/coverage.h"
+#include "output/report/frag.h"
 
 static const char *moment_name(enum mp_frag_moment moment)
 {

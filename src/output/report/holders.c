@@ -5,6 +5,7 @@
 #include "analysis/device/plan.h"
 #include "model/stack.h"
 #include "output/report/columns.h"
+#include "output/report/coverage.h"
 
 #define SHOWN 3 /* most holders of a site in text */
 

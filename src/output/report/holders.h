@@ -1,12 +1,12 @@
 /*
  * Holders of blocks, as text and as JSON: for the findings of `leaks`, and for `holders`. Rules as in
- * output/report/reports.h.
+ * output/report/view.h.
  */
 #pragma once
 
 #include "analysis/holders/causes.h"
 #include "analysis/holders/holders.h"
-#include "output/report/reports.h"
+#include "output/report/view.h"
 
 /* Writes the array "holders" of one site; empty if `site` is NULL. */
 void mp_holders_site_json(struct mp_json *json, const struct mp_model *model, const struct mp_holders *holders,

@@ -7,7 +7,13 @@
 #include "base/memory.h"
 #include "model/steps_infer.h"
 #include "output/report/columns.h"
-#include "output/report/reports.h"
+#include "output/report/view.h"
+#include "output/report/coverage.h"
+#include "output/report/device.h"
+#include "output/report/info.h"
+#include "output/report/plan.h"
+#include "output/report/rounding.h"
+#include "output/report/sizes.h"
 
 /* Counts stacks of blocks, not the nodes that only lead to them. Node 0 is the empty stack. */
 static uint64_t count_stacks(const struct mp_model *model)

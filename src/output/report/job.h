@@ -3,7 +3,7 @@
 
 #include "analysis/job/job_view.h"
 #include "output/report/columns.h"
-#include "output/report/reports.h"
+#include "output/report/view.h"
 
 void mp_job_report_text(struct mp_text *text, const struct mp_job_view *job, const struct mp_view *view);
 void mp_job_report_json(struct mp_json *json, const struct mp_job_view *job, const struct mp_view *view);

@@ -5,6 +5,8 @@
 #include "analysis/holders/pinned_cache.h"
 #include "analysis/leaks/leak_limits.h"
 #include "output/report/columns.h"
+#include "output/report/coverage.h"
+#include "output/report/leaks.h"
 #include "output/report/holders.h"
 #include "output/report/sites.h"
 

@@ -5,7 +5,10 @@
 #include "base/units.h"
 #include "output/report/categories.h"
 #include "output/report/holders.h"
-#include "output/report/reports.h"
+#include "output/report/view.h"
+#include "output/report/coverage.h"
+#include "output/report/peak.h"
+#include "output/report/rounding.h"
 
 static struct mp_site_view site_view(const struct mp_peak *peak, const struct mp_view *view)
 {

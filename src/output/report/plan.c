@@ -3,7 +3,8 @@
 #include <string.h>
 
 #include "output/report/columns.h"
-#include "output/report/reports.h"
+#include "output/report/view.h"
+#include "output/report/plan.h"
 
 #define HEAD_PLACES 3
 

@@ -1,5 +1,6 @@
 #include "analysis/sites/placement.h"
-#include "output/report/reports.h"
+#include "output/report/view.h"
+#include "output/report/rounding.h"
 
 static double percent(uint64_t part, uint64_t whole)
 {

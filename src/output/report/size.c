@@ -6,7 +6,9 @@
 #include "base/units.h"
 #include "output/report/advise.h"
 #include "output/report/frame_choice.h"
-#include "output/report/reports.h"
+#include "output/report/view.h"
+#include "output/report/coverage.h"
+#include "output/report/size.h"
 #include "output/report/size_parts.h"
 
 #define GROWING_MAX   16

@@ -1,5 +1,6 @@
 #include "output/report/columns.h"
-#include "output/report/reports.h"
+#include "output/report/view.h"
+#include "output/report/sizes.h"
 
 static const char *const kinds[MP_CHUNK_KINDS] = {
     [MP_CHUNK_STRINGS] = "strings",
