@@ -16,8 +16,8 @@
 #include "model/load.h"
 #include "model/stack.h"
 #include "model/track.h"
+#include "output/report/plan.h"
 #include "output/report/view.h"
-#include "output/report/server.h"
 
 #define PLACES_MAX 4
 
@@ -388,10 +388,9 @@ static void print_program(const struct mp_model *model, const struct mp_plan_out
     if (!plan->xla.limit) print_peak(model, find_track(model));
     print_read_backs(model, plan);
     if (plan->world > 1)
-        mp_message("rank %u of %u, alone: buffers for data of the other ranks kept their contents%s", plan->rank,
-                   plan->world,
-                   exit_status && plan->rank ? "; files that rank 0 makes may be missing: plan it first, or --rank all"
-                                             : "");
+        mp_message(
+            "rank %u of %u, alone: buffers for data of the other ranks kept their contents%s", plan->rank, plan->world,
+            exit_status && plan->rank ? "; files that rank 0 makes may be missing: plan it first, or --rank all" : "");
 }
 
 /* A server's own numbers say all. If it does not fit, they are the last line. */
@@ -423,10 +422,11 @@ static bool print_one(const struct mp_collector_result *result, size_t worst, co
                        device->source);
         if (!lacks && server.size) mp_message("%.*s", (int)server.size, (const char *)server.data);
         mp_shown_path(shown, path);
-        mp_message(server.size    ? "%s.   Next: memprof report %s"
-                   : outcome.fits ? "%s.   Next: memprof report %s, or memprof plan --size batch=N for the largest batch"
-                                  : "%s.   Next: the same command with plan --advise, which plans the changes that may "
-                                    "make it fit",
+        mp_message(server.size ? "%s.   Next: memprof report %s"
+                   : outcome.fits
+                       ? "%s.   Next: memprof report %s, or memprof plan --size batch=N for the largest batch"
+                       : "%s.   Next: the same command with plan --advise, which plans the changes that may "
+                         "make it fit",
                    shown, shown);
         if (lacks) mp_message("%.*s", (int)server.size, (const char *)server.data);
     }

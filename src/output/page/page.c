@@ -26,11 +26,10 @@
 #include "output/page/page_stacks.h"
 #include "output/page/page_template.h"
 #include "output/page/page_words.h"
-#include "output/report/holders.h"
-#include "output/report/view.h"
 #include "output/report/coverage.h"
-#include "output/report/device.h"
+#include "output/report/holders.h"
 #include "output/report/leaks.h"
+#include "output/report/view.h"
 
 /*
  * The network's modules on a page: the paths that its blocks use, numbered from 1 in order of first use.
@@ -406,8 +405,9 @@ static void page_track_rows(struct page_track_columns *track, unsigned number, u
 
 static void page_track_end(struct page_track_columns *track)
 {
-    struct mp_page_runs *const runs[] = {&track->thread,   &track->kind,  &track->lane,     &track->rounding, &track->module,
-                                         &track->category, &track->freed, &track->metadata, &track->tensor,   &track->used};
+    struct mp_page_runs *const runs[] = {&track->thread, &track->kind,     &track->lane,  &track->rounding,
+                                         &track->module, &track->category, &track->freed, &track->metadata,
+                                         &track->tensor, &track->used};
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++)
         mp_page_runs_end(runs[i]);
 }

@@ -6,11 +6,11 @@
 #include "base/units.h"
 #include "output/form/plot.h"
 #include "output/form/text.h"
-#include "output/report/advise.h"
-#include "output/report/view.h"
 #include "output/page/size_page.h"
+#include "output/report/advise.h"
 #include "output/report/coverage.h"
-#include "output/report/size_parts.h"
+#include "output/report/size.h"
+#include "output/report/view.h"
 
 /* ---- the page: one SVG picture, and tables below it, without script or network ---- */
 

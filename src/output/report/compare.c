@@ -9,6 +9,7 @@
 #include "output/form/plot.h"
 #include "output/report/columns.h"
 #include "output/report/coverage.h"
+#include "output/report/site_rows.h"
 
 static const char *const sense_words[] = {[MP_PROFILE_PEAK] = "at the peak",
                                           [MP_PROFILE_OUTSTANDING] = "outstanding",

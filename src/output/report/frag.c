@@ -1,9 +1,10 @@
 #include <stdio.h>
 
 #include "output/report/columns.h"
-#include "output/report/view.h"
 #include "output/report/coverage.h"
 #include "output/report/frag.h"
+#include "output/report/site_rows.h"
+#include "output/report/view.h"
 
 static const char *moment_name(enum mp_frag_moment moment)
 {

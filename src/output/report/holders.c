@@ -6,6 +6,7 @@
 #include "model/stack.h"
 #include "output/report/columns.h"
 #include "output/report/coverage.h"
+#include "output/report/site_rows.h"
 
 #define SHOWN 3 /* most holders of a site in text */
 
@@ -80,10 +81,10 @@ void mp_holders_site_rows(struct mp_table *table, unsigned column, const struct 
     if (!holders->looked) return;
     if (!site) {
         mp_table_skip(table, column);
-        mp_table_wide(table, MP_DIM,
-                      "freed before the program looked for holders%s",
-                      mp_plan_made(model) ? "" : "; snapshot --holders also looks at steps that libmemprof.step() or "
-                                                 "an optimizer marks");
+        mp_table_wide(table, MP_DIM, "freed before the program looked for holders%s",
+                      mp_plan_made(model) ? ""
+                                          : "; snapshot --holders also looks at steps that libmemprof.step() or "
+                                            "an optimizer marks");
         mp_table_end_row(table);
         return;
     }

@@ -6,8 +6,9 @@
 #include "analysis/leaks/leak_limits.h"
 #include "output/report/columns.h"
 #include "output/report/coverage.h"
-#include "output/report/leaks.h"
 #include "output/report/holders.h"
+#include "output/report/leaks.h"
+#include "output/report/site_rows.h"
 #include "output/report/sites.h"
 
 static struct mp_site_view site_view(const struct mp_leaks *leaks, const struct mp_sites *sites,
@@ -568,7 +569,9 @@ static void put_advice(struct mp_text *text, const struct mp_model *model, const
         bool *said = &advised[shared ? MP_LEAK_CLASSES : class];
         if (!*said)
             mp_say(text, "%s: %s\n", mp_leak_class_name(class),
-                   shared ? in_shared : has_host ? beside_host : mp_leak_advice(class));
+                   shared     ? in_shared
+                   : has_host ? beside_host
+                              : mp_leak_advice(class));
         *said = true;
     }
     for (size_t i = 0; i < leaks->leaks; i++)

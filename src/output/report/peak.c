@@ -4,11 +4,12 @@
 #include "analysis/device/unbacked.h"
 #include "base/units.h"
 #include "output/report/categories.h"
-#include "output/report/holders.h"
-#include "output/report/view.h"
 #include "output/report/coverage.h"
+#include "output/report/holders.h"
 #include "output/report/peak.h"
 #include "output/report/rounding.h"
+#include "output/report/site_rows.h"
+#include "output/report/view.h"
 
 static struct mp_site_view site_view(const struct mp_peak *peak, const struct mp_view *view)
 {

@@ -9,20 +9,19 @@
 #include "output/report/advise.h"
 #include "output/report/categories.h"
 #include "output/report/columns.h"
-#include "output/report/holders.h"
-#include "output/report/view.h"
 #include "output/report/coverage.h"
-#include "output/report/device.h"
 #include "output/report/frag.h"
+#include "output/report/holders.h"
 #include "output/report/info.h"
 #include "output/report/leaks.h"
 #include "output/report/peak.h"
 #include "output/report/plan.h"
 #include "output/report/report.h"
 #include "output/report/rounding.h"
-#include "output/report/server.h"
-#include "output/report/steps.h"
+#include "output/report/site_rows.h"
 #include "output/report/sites.h"
+#include "output/report/steps.h"
+#include "output/report/view.h"
 
 /* Fewer than this many ages of blocks are usual in any program. */
 #define GROWING_BIRTHS 8
@@ -197,8 +196,7 @@ static void put_graphs(struct mp_text *text, const struct mp_model *model)
     }
     mp_map_free(&counts);
     if (most < GRAPHS_MANY || !best) return;
-    mp_say(text,
-           "  %s CUDA graphs were captured at one place, as one for each shape: fewer shapes need fewer graphs\n",
+    mp_say(text, "  %s CUDA graphs were captured at one place, as one for each shape: fewer shapes need fewer graphs\n",
            mp_count(most));
     mp_say_site(text, model, best);
 }

@@ -1,10 +1,11 @@
 #include <math.h>
 
-#include "base/clock.h"
 #include "analysis/sites/site_tensors.h"
+#include "base/clock.h"
 #include "output/report/categories.h"
 #include "output/report/columns.h"
 #include "output/report/holders.h"
+#include "output/report/site_rows.h"
 
 /* Bits of columns. */
 enum {

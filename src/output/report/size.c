@@ -5,11 +5,10 @@
 
 #include "base/units.h"
 #include "output/report/advise.h"
-#include "output/report/frame_choice.h"
-#include "output/report/view.h"
 #include "output/report/coverage.h"
+#include "output/report/sites.h"
 #include "output/report/size.h"
-#include "output/report/size_parts.h"
+#include "output/report/view.h"
 
 #define GROWING_MAX   16
 #define SITES_OF_TEXT 3 /* most growing sites in text */

@@ -7,8 +7,6 @@
 #include "output/form/text.h"
 #include "output/report/advise.h"
 #include "output/report/columns.h"
-#include "output/report/frame_choice.h"
-#include "output/report/site_apart.h"
 #include "output/report/sites.h"
 #include "unit/suite.h"
 

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "analysis/holders/holders.h"
+#include "analysis/sites/sites.h"
+#include "base/json.h"
+#include "model/model.h"
+#include "output/form/text.h"
+#include "output/report/sites.h"
+
+/* Writes the table. False if it has no rows. */
+bool mp_sites_text(struct mp_text *text, const struct mp_model *model, const struct mp_sites *sites,
+                   const struct mp_site_view *view);
+
+/* The holders that the table shows below a site. NULL: none. */
+const struct mp_holders_site *mp_site_held(const struct mp_site_view *view, const struct mp_site *site);
+
+/* The standard error of an estimate in bytes; MP_BYTES_UNKNOWN for NAN. */
+uint64_t mp_error_bytes(double standard_error);
+
+/* An array of sites under `key`. */
+void mp_sites_json(struct mp_json *json, const char *key, const struct mp_model *model, const struct mp_sites *sites,
+                   const struct mp_site_view *view);
+
+/* The tensors in all blocks of a stack (analysis/sites/site_tensors.h), if the recording has the log of operators: a
+ * row "float32 [8, 128] of addmm", and an array. */
+void mp_stack_tensor_row(struct mp_table *table, unsigned columns, const struct mp_model *model, uint16_t track,
+                         uint32_t stack);
+void mp_stack_tensors_json(struct mp_json *json, const char *key, const struct mp_model *model, uint16_t track,
+                           uint32_t stack);
