@@ -1,5 +1,10 @@
 /* Arrays and mipmapped arrays: memory without an address, known by its handle. */
+#include "softgpu/driver/array.h"
+#include "softgpu/driver/call.h"
+#include "softgpu/driver/context.h"
+#include "softgpu/driver/device.h"
 #include "softgpu/driver/driver.h"
+#include "softgpu/driver/ledger.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,10 @@
 /* One call of the driver from entry to exit: checks whether the driver may be used, and calls the tools. Also the
  * injection at cuInit(). */
+#include "softgpu/driver/call.h"
+#include "softgpu/driver/context.h"
 #include "softgpu/driver/driver.h"
+#include "softgpu/driver/share.h"
+#include "softgpu/driver/stream.h"
 
 #include <dlfcn.h>
 #include <inttypes.h>

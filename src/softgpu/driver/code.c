@@ -13,7 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "softgpu/driver/call.h"
 #include "softgpu/driver/driver.h"
+#include "softgpu/driver/module.h"
+#include "softgpu/driver/profile.h"
 
 #define FAT_BINARY 0xba55ed50u
 #define WRAPPER    0x466243b1u

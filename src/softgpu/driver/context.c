@@ -1,5 +1,14 @@
 /* Contexts, each thread's stack of them, and the blocks that end with a context. */
+#include "softgpu/driver/context.h"
+#include "softgpu/driver/array.h"
+#include "softgpu/driver/call.h"
+#include "softgpu/driver/device.h"
 #include "softgpu/driver/driver.h"
+#include "softgpu/driver/ledger.h"
+#include "softgpu/driver/module.h"
+#include "softgpu/driver/pool.h"
+#include "softgpu/driver/share.h"
+#include "softgpu/driver/sharing.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,11 @@
 /* The devices of the stand-in: their memory, their addresses, and the answers of cuInit() and the cuDevice
  * functions. */
+#include "softgpu/driver/device.h"
+#include "softgpu/driver/call.h"
+#include "softgpu/driver/context.h"
 #include "softgpu/driver/driver.h"
+#include "softgpu/driver/ledger.h"
+#include "softgpu/driver/profile.h"
 
 #include <fcntl.h>
 #include <memprof.h>

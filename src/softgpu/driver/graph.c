@@ -3,7 +3,16 @@
  * launch gives it memory from the device's graph pool; a free node or the program takes that memory back. Nodes live as
  * long as their graph, or an executable made from it.
  */
+#include "softgpu/driver/graph.h"
+#include "softgpu/driver/call.h"
+#include "softgpu/driver/context.h"
+#include "softgpu/driver/device.h"
 #include "softgpu/driver/driver.h"
+#include "softgpu/driver/ledger.h"
+#include "softgpu/driver/profile.h"
+#include "softgpu/driver/share.h"
+#include "softgpu/driver/stream.h"
+#include "softgpu/driver/values.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,13 @@
 /* Kernels, which do nothing: their attributes, and the checks at their launch. */
+#include "softgpu/driver/kernel.h"
+#include "softgpu/driver/call.h"
 #include "softgpu/driver/code.h"
+#include "softgpu/driver/context.h"
 #include "softgpu/driver/driver.h"
+#include "softgpu/driver/profile.h"
+#include "softgpu/driver/share.h"
+#include "softgpu/driver/stream.h"
+#include "softgpu/driver/values.h"
 
 enum {
     MAX_THREADS_PER_BLOCK,

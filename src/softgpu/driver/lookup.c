@@ -1,4 +1,5 @@
 /* cuGetProcAddress() in both ABIs, by name, version and kind of default stream. Also the texts of errors. */
+#include "softgpu/driver/call.h"
 #include "softgpu/driver/driver.h"
 
 #include <dlfcn.h>

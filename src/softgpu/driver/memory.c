@@ -1,5 +1,12 @@
 /* Linear, pitched, managed, pinned and registered memory. */
+#include "softgpu/driver/call.h"
+#include "softgpu/driver/context.h"
+#include "softgpu/driver/device.h"
 #include "softgpu/driver/driver.h"
+#include "softgpu/driver/graph.h"
+#include "softgpu/driver/ledger.h"
+#include "softgpu/driver/pool.h"
+#include "softgpu/driver/vmm.h"
 
 #include <stdlib.h>
 #include <string.h>

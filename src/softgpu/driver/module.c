@@ -5,8 +5,14 @@
  *     variable NAME BYTES
  *     managed NAME BYTES
  */
+#include "softgpu/driver/module.h"
+#include "softgpu/driver/call.h"
 #include "softgpu/driver/code.h"
+#include "softgpu/driver/context.h"
+#include "softgpu/driver/device.h"
 #include "softgpu/driver/driver.h"
+#include "softgpu/driver/ledger.h"
+#include "softgpu/driver/profile.h"
 
 #include <inttypes.h>
 #include <stdio.h>

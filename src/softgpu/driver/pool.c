@@ -3,7 +3,14 @@
  * grows by whole granules when the used memory no longer fits. It releases memory above its threshold at a
  * synchronisation, or when trimmed. Holes inside a pool are not modelled.
  */
+#include "softgpu/driver/pool.h"
+#include "softgpu/driver/call.h"
+#include "softgpu/driver/context.h"
+#include "softgpu/driver/device.h"
 #include "softgpu/driver/driver.h"
+#include "softgpu/driver/graph.h"
+#include "softgpu/driver/ledger.h"
+#include "softgpu/driver/stream.h"
 
 #include <stdlib.h>
 #include <string.h>

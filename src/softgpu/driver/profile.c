@@ -2,6 +2,7 @@
  * The devices' properties: $SOFTGPU_PROFILE, "name=NVIDIA A100-SXM4-40GB;cc=80;sms=108;...". Missing values are those
  * of a device with compute capability 8.6 and 80 multiprocessors.
  */
+#include "softgpu/driver/profile.h"
 #include "softgpu/driver/code.h"
 #include "softgpu/driver/driver.h"
 

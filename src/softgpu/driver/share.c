@@ -4,13 +4,20 @@
  * share. All are estimates; $SOFTGPU_PROFILE's keys `kernels`, `graph_node`, `cublas` and `nccl` give their sizes
  * (`devices`). Without `kernels` the share is 0. If a share shrinks, the driver keeps the memory for later use.
  */
+#include "softgpu/driver/share.h"
+#include "softgpu/driver/call.h"
+#include "softgpu/driver/context.h"
+#include "softgpu/driver/device.h"
 #include "softgpu/driver/driver.h"
+#include "softgpu/driver/kernel.h"
+#include "softgpu/driver/profile.h"
+#include "softgpu/driver/stream.h"
 
 #include "softgpu/driver/code.h"
 
 #define PAGE 4096 /* each kernel's code begins at a page */
-/* A thread's local memory in NCCL's kernels: at least that of others, since after NCCL's start no other kernel took more
- * in vLLM's logs (a pipeline's last stage grew by 0.07 GiB, a server on one GPU by 0.25). */
+/* A thread's local memory in NCCL's kernels: at least that of others, since after NCCL's start no other kernel took
+ * more in vLLM's logs (a pipeline's last stage grew by 0.07 GiB, a server on one GPU by 0.25). */
 #define NCCL_LOCAL 1024
 
 static const char *const names[SOFT_SHARES] = {"kernels", "local memory", "graphs", "cuBLAS", "NCCL"};
@@ -76,8 +83,8 @@ bool soft_share_launch(const void *function)
     return true;
 }
 
-/* Memory that several GPUs share by a switch has its granularity: ranks of vLLM on H100s grew by 2.06 to 2.21 GiB in ten
- * logs, of which FlashInfer's three buffers are 1.5. */
+/* Memory that several GPUs share by a switch has its granularity: ranks of vLLM on H100s grew by 2.06 to 2.21 GiB in
+ * ten logs, of which FlashInfer's three buffers are 1.5. */
 static uint64_t communicator_bytes(void)
 {
     uint64_t bytes = soft_profile_share(SOFT_PROFILE_NCCL), granule = soft_profile_share(SOFT_PROFILE_MULTICAST);

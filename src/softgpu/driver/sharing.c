@@ -1,5 +1,11 @@
 /* Memory of another owner: opened by IPC, or imported from a graphics API. */
+#include "softgpu/driver/sharing.h"
+#include "softgpu/driver/array.h"
+#include "softgpu/driver/call.h"
+#include "softgpu/driver/context.h"
+#include "softgpu/driver/device.h"
 #include "softgpu/driver/driver.h"
+#include "softgpu/driver/ledger.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,13 @@
  * Streams, captures, and events. Work in a stream is done at once; with $SOFTGPU_EVENT_MS=N events complete N
  * milliseconds after they were recorded, so that waiting for them takes time.
  */
+#include "softgpu/driver/stream.h"
+#include "softgpu/driver/call.h"
+#include "softgpu/driver/context.h"
 #include "softgpu/driver/driver.h"
+#include "softgpu/driver/graph.h"
+#include "softgpu/driver/ledger.h"
+#include "softgpu/driver/pool.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -10,7 +10,11 @@
  * libraries compare shapes between ranks this way. Values that the code in the program knows (softgpu_answer()) take
  * precedence.
  */
+#include "softgpu/driver/values.h"
+#include "softgpu/driver/call.h"
+#include "softgpu/driver/device.h"
 #include "softgpu/driver/driver.h"
+#include "softgpu/driver/stream.h"
 
 #include <stdlib.h>
 #include <string.h>

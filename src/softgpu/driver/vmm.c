@@ -2,7 +2,13 @@
  * Virtual memory management: address ranges, physical memory behind handles with reference counts, and mappings.
  * Physical memory of other processes and multicast objects have handles of the same kind.
  */
+#include "softgpu/driver/vmm.h"
+#include "softgpu/driver/call.h"
+#include "softgpu/driver/context.h"
+#include "softgpu/driver/device.h"
 #include "softgpu/driver/driver.h"
+#include "softgpu/driver/ledger.h"
+#include "softgpu/driver/profile.h"
 
 #include <stdlib.h>
 #include <string.h>
