@@ -462,8 +462,9 @@ static void print_remarkable(const struct tree *tree)
 static void print_end(const struct tree *tree)
 {
     char rest[64], shown[MP_SHOWN_ROOM], next[MP_SHOWN_ROOM + 32] = "";
-    bool job = tree->files > 1 && strchr(strrchr(tree->options->output, '/'), '%');
-    const char *path = job ? NULL : tree->main->path;
+    bool there = tree->main->path && !access(tree->main->path, F_OK); /* its folder may be gone */
+    bool job = there && tree->files > 1 && strchr(strrchr(tree->options->output, '/'), '%');
+    const char *path = job || !there ? NULL : tree->main->path;
     struct mp_buffer files = {0};
     if (job) put_files(&files, tree->options, tree->main, tree->files);
     if (path || job)

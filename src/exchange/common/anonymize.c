@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/device/samples.h"
 #include "base/buffer.h"
 #include "base/map.h"
 #include "base/memory.h"
@@ -250,18 +251,6 @@ static uint32_t rename_note(struct renaming *renaming, const char *note)
     return intern(renaming, mp_public_words(note) ? note : "a note was left out: it may hold a name");
 }
 
-/* "cuda:0/process": the device's name, and one of memprof's words. */
-static uint32_t rename_counter(struct renaming *renaming, const char *name)
-{
-    char device[64];
-    const char *slash = strchr(name, '/');
-    size_t length = slash ? (size_t)(slash - name) : 0;
-    bool is_known = slash && length < sizeof device && mp_public_words(slash + 1);
-    snprintf(device, sizeof device, "%.*s", is_known ? (int)length : 0, name);
-    return is_known && mp_public_device(device) ? intern(renaming, name)
-                                                : numbered(renaming, ROLE_COUNTER, "counter%u%s", "");
-}
-
 /* Words of Python and of memprof in a holder's path. */
 static bool is_path_word(const char *word, size_t length)
 {
@@ -274,11 +263,14 @@ static bool is_path_word(const char *word, size_t length)
     return false;
 }
 
-/* A holder's path keeps its form ("m1.m2[*].grad_fn → m3.m4"), but no keys of containers. */
-static uint32_t rename_path(struct renaming *renaming, const char *path)
+/* A holder's path keeps its form ("m1.m2[*].grad_fn → m3.m4"), but no keys of containers. The first `kept` bytes stay
+ * as they are. */
+static uint32_t rename_path(struct renaming *renaming, const char *path, size_t kept)
 {
     static const char arrow[] = "→", dots[] = "…";
     struct mp_buffer text = {0};
+    mp_buffer_append(&text, path, kept);
+    path += kept;
     for (const char *at = path; *at;) {
         size_t length = 0, mark = !strncmp(at, arrow, strlen(arrow)) ? strlen(arrow)
                                   : !strncmp(at, dots, strlen(dots)) ? strlen(dots)
@@ -297,6 +289,21 @@ static uint32_t rename_path(struct renaming *renaming, const char *path)
         at += length;
     }
     return intern_buffer(renaming, &text);
+}
+
+/* "cuda:0/process": the device's name, and one of memprof's words. "python/objects/CLASS", "python/entries/PATH":
+ * numbers of the census, known by their begin. */
+static uint32_t rename_counter(struct renaming *renaming, const char *name)
+{
+    char device[64];
+    const char *slash = strchr(name, '/'), *second = slash ? strchr(slash + 1, '/') : NULL;
+    if (second && !strncmp(name, MP_CENSUS, sizeof MP_CENSUS - 1))
+        return rename_path(renaming, name, (size_t)(second + 1 - name));
+    size_t length = slash ? (size_t)(slash - name) : 0;
+    bool is_known = slash && length < sizeof device && mp_public_words(slash + 1);
+    snprintf(device, sizeof device, "%.*s", is_known ? (int)length : 0, name);
+    return is_known && mp_public_device(device) ? intern(renaming, name)
+                                                : numbered(renaming, ROLE_COUNTER, "counter%u%s", "");
 }
 
 /* The new id of an old one. The caller decides which functions are public, and gives them ROLE_KEPT. */
@@ -324,7 +331,7 @@ static uint32_t new_name(struct renaming *renaming, enum role role, uint32_t old
     case ROLE_NOTE:
         return (uint32_t)(*known = rename_note(renaming, text));
     case ROLE_PATH:
-        return (uint32_t)(*known = rename_path(renaming, text));
+        return (uint32_t)(*known = rename_path(renaming, text, 0));
     case ROLE_METADATA:
         return (uint32_t)(*known = rename_metadata(renaming, text));
     case ROLE_MODULE:

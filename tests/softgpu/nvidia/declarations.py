@@ -84,6 +84,7 @@ def functions(compiler, headers, folder, defined=False):
         declared = re.match(r"/\* .*:\d+:\w([CF]) \*/ extern (.*?)(\w+) \((.*?)\);", line)
         if declared and (declared.group(1) == "F" or not defined):
             kind, result, name, parameters = declared.groups()
+            parameters = "void" if parameters == "/* ??? */" else parameters  # declared with "()"
             found[name] = [result.strip(), *(_type(one, kind == "F") for one in _split(parameters))]
     return found
 
