@@ -145,7 +145,8 @@ class Operators(bed.TestCase):
             out = self.folder / "odd.json"
             run = self.execute("odd_operators", out, options=options or (), recorded=options is not None, history=True)
             device = run.truth["devices"][0]
-            sizes = sorted((entry["action"], entry["size"]) for entry in device["trace"])
+            sizes = sorted((entry["action"], entry["size"]) for entry in device["trace"]
+                           if not entry["action"].startswith("segment"))  # hang on the order in which threads free
             seen.append((json.loads(out.read_text()), sizes, device["stats"]["allocation.all.freed"],
                          device["stats"]["requested_bytes.all.allocated"]))
         self.assertEqual(seen[0], seen[1])
