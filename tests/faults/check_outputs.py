@@ -17,7 +17,7 @@ import harness  # noqa: E402
 
 RECORDING = harness.SOURCE / "tests" / "recordings" / "formats" / "1-first.mp"
 SOURCE_TEXT = "import torch\nprint('a day of work')\n"
-WITHOUT_FILE = {"attach", "doctor", "help", "measure", "plan", "snapshot", "top"}  # what runs a command has tests of its own
+WITHOUT_FILE = {"attach", "completion", "doctor", "help", "measure", "plan", "snapshot", "top"}  # what runs a command has tests of its own
 MAKE_RECORDINGS = {"import", "recover", "anonymize", "merge"}  # they replace nothing without --force
 MORE = {"flamegraph": ["--format", "folded"], "export": ["--format", "jsonl"]}
 
