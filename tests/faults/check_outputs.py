@@ -17,7 +17,8 @@ import harness  # noqa: E402
 
 RECORDING = harness.SOURCE / "tests" / "recordings" / "formats" / "1-first.mp"
 SOURCE_TEXT = "import torch\nprint('a day of work')\n"
-WITHOUT_FILE = {"attach", "completion", "doctor", "help", "measure", "plan", "snapshot", "top"}  # what runs a command has tests of its own
+WITHOUT_FILE = {"attach", "completion", "doctor", "help", "measure", "plan", "snapshot",
+                "top"}  # what runs a command has tests of its own
 MAKE_RECORDINGS = {"import", "recover", "anonymize", "merge"}  # they replace nothing without --force
 MORE = {"flamegraph": ["--format", "folded"], "export": ["--format", "jsonl"]}
 
@@ -234,7 +235,10 @@ class Recordings(harness.TestCase):
         """Somebody else has made a file of a name that memprof chooses."""
         pipe, whole = self.folder / "run.mp", self.folder / "whole.mp"
         os.mkfifo(pipe)
-        result = self.record("-o", pipe, "--force")
+        self.assertIn("cannot hold a recording; the command was not started", self.record("-o", pipe, "--force").stderr)
+        pipe.unlink()
+        result = harness.memprof("snapshot", "-o", pipe, "--force", "--", "sh", "-c",
+                                 f"mkfifo {pipe}; exec {harness.program('cycles')}")
         self.assertIn("No such device or address", result.stderr)
         self.assertTrue(stat.S_ISFIFO(pipe.lstat().st_mode))
         pipe.unlink()
