@@ -178,6 +178,8 @@ static const struct shape {
     {"discord.com/api/webhooks/", 20, TO_BLANK},
     {"discordapp.com/api/webhooks/", 20, TO_BLANK},
     {"webhook.office.com/", 20, TO_BLANK},
+    {"outlook.office.com/webhook/", 20, TO_BLANK},
+    {"outlook.office365.com/webhook/", 20, TO_BLANK},
     {"api.telegram.org/bot", 20, TO_BLANK},
 };
 

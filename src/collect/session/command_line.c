@@ -103,13 +103,18 @@ static enum naming names_a_secret(const char *name, size_t length)
         "passwords",  "userpwd",   "appkey",      "privatekey",    "accountkey",      "wandbkey",
         "signingkey", "sharedkey", "masterkey",   "encryptionkey", "accesssignature", "sshpass",
         "storepass",  "keypass",   "fromliteral", "keybase",       "apikeys",         "requirepass",
-        "masterauth", "passwort",  "kennwort",    "mnemonic",      "seedphrase",      NULL};
+        "masterauth", "passwort",  "kennwort",    "mnemonic",      "seedphrase",
+        "dbpass",     "dbpwd",     "userpass",    "adminpass",     "rootpass",        NULL};
     /* Tokens of a model's vocabulary: --pad-token. */
     static const char *const alphabet[] = {"pad.token",   "eos.token", "bos.token",   "unk.token",     "mask.token",
                                            "sep.token",   "cls.token", "image.token", "special.token", "stop.token",
                                            "start.token", "end.token", "per.token",   "video.token",   "audio.token",
                                            "max.token",   "min.token", "num.token",   "n.token",       NULL};
     static const char *const keys[] = {"key", NULL};
+    /* config.secrets.openai is one of them; secrets.backend tells where they are. */
+    static const char *const groups[] = {"secrets", "credentials", "passwords", NULL};
+    static const char *const abouts[] = {"path", "file", "dir", "name", "backend", "provider", "env",
+                                         "json", "yaml", "yml", "toml", "py",      NULL};
     char words[2 * NAME_MAX], joined[2 * NAME_MAX], *end = joined;
     split_words(name, length, words);
     words[strlen(words) - 1] = '\0'; /* the dot */
@@ -124,6 +129,12 @@ static enum naming names_a_secret(const char *name, size_t length)
         if (*at != '.') *end++ = *at;
     *end = '\0';
     if (ends_in_one_of(words, alphabet, '.')) return NO_SECRET;
+    char *last = strrchr(words, '.');
+    if (last && !ends_in_one_of(last, abouts, '.')) {
+        *last = '\0';
+        if (ends_in_one_of(words, groups, '.')) return NAMES_SECRET;
+        *last = '.';
+    }
     if (ends_in_one_of(words, endings, '.') || ends_in_one_of(joined, tails, '\0')) return NAMES_SECRET;
     return !is_qualified && ends_in_one_of(words, keys, '.') ? NAMES_KEY : NO_SECRET;
 }
@@ -280,6 +291,7 @@ static const struct command_rule {
 } rules[] = {
     {" wandb vault bw cargo ngrok rclone redis-cli valkey-cli ", "", BARE,
      " login unlock unseal put write authtoken add-authtoken obscure AUTH "},
+    {" hf huggingface-cli comet modelscope swanlab ", "", BARE, " login "},
     {" fly flyctl heroku pulumi conda kaggle llm gh wrangler ", "", BARE, " set put config:set "},
     {" aws az databricks rabbitmqctl consul etcdctl ", "", BARE,
      " put put-secret put-secret-value put-parameter create-secret keyvault add_user change_password "},

@@ -1,5 +1,5 @@
-/* Five secrets of each shape in command lines, of which none may stay, and 320 arguments that look alike, of which at
- * least 310 must. */
+/* Five secrets of each shape in command lines, of which none may stay, and arguments that look alike, of which all but
+ * 10 must. */
 #include "collect/session/collector_parts.h"
 
 #include <stdio.h>
@@ -116,6 +116,11 @@ static const char *const secret_shapes[] = {
     "x^DB_PASSWORD_PROD={l12}",
     "x^--secret-key-base^{a30}",
     "x^--token^=^{a16}",
+    "huggingface-cli^login^{a24}",
+    "sh^-c^hf auth login {a24} && comet login {a25}",
+    "x^--dbpass^{l12}",
+    "x^--config.secrets.openai={l12}",
+    "curl^https://outlook.office.com/webhook/{x8}-{x4}-4{x3}@{x8}/IncomingWebhook/{x32}/{x8}",
 };
 
 static const char *const harmless[] = {
@@ -183,6 +188,12 @@ static const char *const harmless[] = {
     "python^-c^login(name='{l8}', token=None)",
     "uv^run^-p^3.{n2}^{l8}.py",
     "passwords_{a8}",
+    "huggingface-cli^download^org/{a8}^{l8}",
+    "comet^upload^{a8}.zip",
+    "--compass^{l8}",
+    "--bypass={l6}",
+    "--config.secrets.backend={l6}",
+    "https://outlook.office.com/mail/{l8}-{l10}-{l8}",
 };
 
 static uint64_t state = 1;
