@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/utf8.h"
 
 unsigned char *mp_buffer_room(struct mp_buffer *buffer, size_t length)
 {
@@ -38,6 +39,18 @@ void mp_buffer_append(struct mp_buffer *buffer, const void *data, size_t length)
 void mp_buffer_append_text(struct mp_buffer *buffer, const char *text)
 {
     mp_buffer_append(buffer, text, strlen(text));
+}
+
+void mp_buffer_append_utf8(struct mp_buffer *buffer, const char *bytes, size_t length)
+{
+    for (size_t used; length; bytes += used, length -= used) {
+        uint32_t point;
+        used = mp_utf8_next((const unsigned char *)bytes, length, &point);
+        if (point == MP_UTF8_BAD)
+            mp_buffer_append_text(buffer, "\xef\xbf\xbd");
+        else
+            mp_buffer_append(buffer, bytes, used);
+    }
 }
 
 void mp_buffer_printf(struct mp_buffer *buffer, const char *format, ...)

@@ -25,6 +25,8 @@ static inline void mp_buffer_grew(struct mp_buffer *buffer, size_t length)
 
 void mp_buffer_append(struct mp_buffer *buffer, const void *data, size_t length);
 void mp_buffer_append_text(struct mp_buffer *buffer, const char *text);
+/* Appends bytes of unknown origin as UTF-8: each byte that is none becomes U+FFFD. */
+void mp_buffer_append_utf8(struct mp_buffer *buffer, const char *bytes, size_t length);
 void mp_buffer_printf(struct mp_buffer *buffer, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void mp_buffer_clear(struct mp_buffer *buffer); /* empty again, memory kept, `failed` reset */
 void mp_buffer_free(struct mp_buffer *buffer);

@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "base/utf8.h"
 #include "read/recording.h"
 
 /* As the interface defines them: https://arrow.apache.org/docs/format/CDataInterface.html#structure-definitions */
@@ -125,17 +124,6 @@ static void add_validity(const struct memprof_column *from, size_t rows, struct 
     to->buffers[0] = bits;
 }
 
-static void append_utf8(struct mp_buffer *out, const char *text, size_t length)
-{
-    const unsigned char *at = (const unsigned char *)text;
-    for (size_t used, left = length; left; at += used, left -= used) {
-        uint32_t point;
-        used = mp_utf8_next(at, left, &point);
-        mp_buffer_append(out, point == MP_UTF8_BAD ? "\xef\xbf\xbd" : (const char *)at,
-                         point == MP_UTF8_BAD ? 3 : used);
-    }
-}
-
 static void add_dictionary(struct shared *shared, const struct memprof_column *from, size_t rows, struct column *to)
 {
     const uint32_t *numbers = from->values;
@@ -149,7 +137,7 @@ static void add_dictionary(struct shared *shared, const struct memprof_column *f
         if (numbers[i] && !*place) {
             size_t length;
             const char *text = mp_read_text(shared->recording, numbers[i], &length);
-            append_utf8(&bytes, text, length);
+            mp_buffer_append_utf8(&bytes, text, length);
             *place = (uint32_t)offsets.count;
             mp_vec_add(&offsets, (int64_t)bytes.size);
         }

@@ -70,19 +70,6 @@ static size_t clean_length(const char *text, size_t length)
     return clean;
 }
 
-static void put_clean(struct mp_value_out *value, const char *text, size_t length)
-{
-    for (size_t at = 0; at < length;) {
-        uint32_t point;
-        size_t taken = mp_utf8_next((const unsigned char *)text + at, length - at, &point);
-        if (point == MP_UTF8_BAD)
-            mp_buffer_append(&value->text, "\xef\xbf\xbd", 3);
-        else
-            mp_buffer_append(&value->text, text + at, taken);
-        at += taken;
-    }
-}
-
 static void put_text(struct mp_value_out *value, const char *text)
 {
     uint32_t id = mp_intern_add_text(&value->texts, text);
@@ -94,7 +81,7 @@ static void put_text(struct mp_value_out *value, const char *text)
     }
     size_t length = strlen(text), clean = clean_length(text, length);
     put_op(value, clean < 256 ? MP_OP_SHORT_BINUNICODE : MP_OP_BINUNICODE, clean, clean < 256 ? 1 : 4);
-    put_clean(value, text, length);
+    mp_buffer_append_utf8(&value->text, text, length);
     put_byte(value, MP_OP_MEMOIZE);
     *memo = ++value->memo;
 }

@@ -183,6 +183,7 @@ struct database {
         frame_keys;         /* function, file, line, module and address of each row of `frames`, under the row's id */
     unsigned char *written; /* by stack */
     struct mp_stack_lines lines;
+    struct mp_buffer text;
     int failed; /* SQLite's first error */
 };
 
@@ -202,7 +203,11 @@ static void insert(struct database *db, enum table table, const char *form, ...)
     for (int column = 1; form[column - 1]; column++) {
         if (form[column - 1] == 't') {
             const char *text = va_arg(values, const char *);
-            check(db, sqlite3_bind_text(statement, column, text, -1, SQLITE_TRANSIENT));
+            mp_buffer_clear(&db->text);
+            if (text) mp_buffer_append_utf8(&db->text, text, strlen(text));
+            mp_buffer_append(&db->text, "", 1);
+            check(db, sqlite3_bind_text(statement, column, text ? (const char *)db->text.data : NULL, -1,
+                                        SQLITE_TRANSIENT));
         } else if (form[column - 1] == 'i') {
             check(db, sqlite3_bind_int64(statement, column, va_arg(values, int64_t)));
         } else {
@@ -471,6 +476,7 @@ static enum mp_status finish_database(struct database *db, struct mp_error *erro
     if (!status && closed) status = mp_fail(error, MP_IO, "cannot write the database: %s", sqlite3_errstr(closed));
     mp_intern_free(&db->frame_keys);
     mp_stack_lines_free(&db->lines);
+    mp_buffer_free(&db->text);
     free(db->written);
     return status;
 }

@@ -56,7 +56,6 @@ class Tables(unittest.TestCase):
     def database(self, path, *options):
         db = sqlite3.connect(self.export(path, "sqlite", *options))
         self.addCleanup(db.close)
-        db.text_factory = lambda text: text.decode("utf-8", "replace")
         self.assertEqual(db.execute("PRAGMA integrity_check").fetchall(), [("ok",)])
         return db
 
