@@ -402,12 +402,23 @@ static uint32_t thread_tid(const struct mp_model *model, uint32_t thread)
     return thread < model->threads.count ? model->threads.at[thread].tid : 0;
 }
 
+/* Readers add microseconds as doubles. Their sum for a step must not lie behind the next step's start, or they take the
+ * steps for crossing; so a step may end a nanosecond early. */
+static uint64_t step_end(uint64_t start_ns, uint64_t end_ns)
+{
+    uint64_t end = end_ns;
+    while (end > start_ns && (double)start_ns / 1e3 + (double)(end - start_ns) / 1e3 > (double)end_ns / 1e3)
+        end--;
+    return end;
+}
+
 /* Writes the part of a span inside of the window. */
 static void put_span(struct trace *trace, uint32_t tid, uint64_t start_ns, uint64_t end_ns, const char *name)
 {
     const struct mp_window *window = &trace->query->window;
     if (start_ns < window->from_ns) start_ns = window->from_ns;
     if (end_ns > window->to_ns) end_ns = window->to_ns;
+    if (tid == STEPS_TID && start_ns < end_ns) end_ns = step_end(start_ns, end_ns);
     if (start_ns <= end_ns)
         chrome_slice(&trace->chrome, trace->pid, tid, start_ns + trace->shift_ns, end_ns + trace->shift_ns, name);
 }

@@ -2,7 +2,7 @@
  * Writes small recordings of a made-up training, with the format's writer, for the tests of the commands.
  *
  *   make_recording FILE train          one whole recording: 3 steps, regions, a leak, two tracks, a base, a mixed stack
- *   make_recording FILE leaking        the same with 40 steps
+ *   make_recording FILE leaking [NS]   the same with 40 steps; NS: from one event to the next
  *   make_recording FILE held           the same, where the program looked twice for what holds its blocks
  *   make_recording FILE used           the same as train, with a log of operators
  *   make_recording FILE cut            the same, ended by no clean mark
@@ -237,12 +237,12 @@ static void put_tables(const char *what)
 /* The events so far, and what lives. */
 static MP_VEC(struct mp_event) events;
 static MP_VEC(struct mp_event) born; /* by block number */
-static uint64_t now_ns;
+static uint64_t now_ns, tick_ns = MS;
 static bool named; /* modules are known */
 
 static void push(struct mp_event event)
 {
-    event.time_ns = now_ns += MS;
+    event.time_ns = now_ns += tick_ns;
     if (!mp_vec_push(&events, event)) exit(1);
 }
 
@@ -490,6 +490,7 @@ int main(int argc, char **argv)
         return 0;
     }
     named = !strcmp(what, "network");
+    if (!strcmp(what, "leaking") && argc > 3) tick_ns = strtoul(argv[3], NULL, 10);
     put_tables(what);
     if (!strcmp(what, "big"))
         big(strtoul(argv[3], NULL, 10));

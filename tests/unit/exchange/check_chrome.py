@@ -142,6 +142,17 @@ class Chrome(unittest.TestCase):
         peak = self.ask("peak", self.train, "--from", "step:2", "--to", "step:2")
         self.assertEqual(max(points), peak["peak_bytes"])
 
+    def test_steps_never_cross(self):
+        """Readers add the times of JSON as doubles, whose sums are rounded."""
+        make_recording(self.folder / "fine.mp", "leaking", 1000037)
+        for part in ((), ("--from", "step:3", "--to", "step:30")):
+            events = json.loads(read(self.write(self.folder / "fine.mp", *part)[0]))["traceEvents"]
+            steps = [event for event in events if event["ph"] == "X" and event["tid"] == 0]
+            self.assertGreaterEqual(len(steps), 28)
+            for one, next_one in zip(steps, steps[1:]):
+                self.assertLessEqual(one["ts"] + one["dur"], next_one["ts"])
+                self.assertLess(next_one["ts"] - one["ts"] - one["dur"], 0.0015)
+
     def test_tensorboard(self):
         folder = self.folder / "logs"
         for _ in range(2):  # into a folder that is there, too
