@@ -600,7 +600,9 @@ def _ask_large_numbers_as_signed(torch):
         return type(tensor) is torch.Tensor and tensor.dtype is torch.uint64
 
     torch.Tensor.item = lambda tensor: tensor.view(torch.int64).item() % 2**64 if is_large(tensor) else item(tensor)
-    torch.Tensor.__float__ = lambda tensor: float(tensor.item()) if is_large(tensor) else as_float(tensor)
+    # PyTorch warns about the caller's line if the tensor has a gradient, and would name this one: so it has none.
+    torch.Tensor.__float__ = lambda tensor: float(tensor.item()) if is_large(tensor) else as_float(
+        tensor.detach() if tensor.requires_grad else tensor)
 
 
 def _forget_what_others_write(torch, follower):

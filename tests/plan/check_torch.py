@@ -251,6 +251,11 @@ class Values(bed.TestCase):
         self.assertIn(f"program.py:{line}  4 times, decides how much there is (choices spread evenly)  rows, which = torch",
                       run.said)
 
+    def test_no_warning_names_our_line(self):
+        run = self.execute("import torch\nloss = torch.ones(2, device='cuda', requires_grad=True).sum()\n"
+                           "print(float(loss), int(loss), loss.item())\n", how="plan")
+        self.assertNotIn("libmemprof_plan", run.said)
+
     def test_what_a_condition_selects(self):
         for share, rows in (("0", 0), ("0.25", 256), ("1", 1024)):
             run = self.execute("import torch\nx = torch.randn(256, 4, device='cuda')\nrows = torch.where(x > 0.5)[0]\n"
