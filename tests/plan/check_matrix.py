@@ -57,7 +57,7 @@ class Matrix(bed.TestCase):
             capture_output=True, text=True, env=bed.settings(), cwd=self.folder)
         rows = [json.loads(line) for line in result.stdout.splitlines() if line.startswith("{")]
         self.assertEqual({row["device"] for row in rows}, set(names), result.stderr)
-        counts = dict.fromkeys(("entries", "ran", "no kernel", "needs values", "too old"), 0)
+        counts = dict.fromkeys(("entries", "ran", "no kernel", "needs values", "out of memory", "too old"), 0)
         defects = []
         for row in rows:
             if "no_code" in row:
@@ -66,7 +66,9 @@ class Matrix(bed.TestCase):
             self.assertNotIn("died", row)
             for name, error in row["errors"].items():
                 kind = next((kind for kind, known in (("no kernel", NO_KERNEL), ("needs values", NEED_VALUES))
-                             if known.get(name, "\0") in error), "too old" if TOO_OLD.search(error) else None)
+                             if known.get(name, "\0") in error), None)
+                kind = kind or ("out of memory" if error.startswith("OutOfMemoryError") and "PROGRAMS" in what else
+                                "too old" if TOO_OLD.search(error) else None)
                 if kind:
                     counts[kind] += 1
                 else:
