@@ -16,10 +16,59 @@
 
 #include "attach/attach_driver.h"
 #include "attach/attach_perf.h"
-#include "attach/attach_session.h"
 #include "attach/attach_tables.h"
 #include "attach/stop.h"
 #include "base/clock.h"
+#include "collect/session/collector_parts.h"
+
+struct mp_attach_session {
+    struct mp_collector_options options;
+    struct mp_collector collector; /* serves one process, which it did not start */
+};
+
+/* Listens. If this fails, questions get no answer, and the recording goes on. The caller keeps `recording` and `pidfd`,
+ * which must outlive the session. */
+static void attach_session_open(struct mp_attach_session *session, struct mp_recording *recording, int pidfd,
+                            const char *output)
+{
+    struct mp_collected process = {.recording = recording, .pidfd = pidfd, .pid = recording->pid};
+    struct mp_error unused;
+    session->options = (struct mp_collector_options){.output = output};
+    session->collector = (struct mp_collector){.options = &session->options,
+                                               .listener = -1,
+                                               .locked = -1,
+                                               .snapshots = {.calls = &session->options.snapshot_calls}};
+    mp_naming_host(session->collector.host, sizeof session->collector.host);
+    if (mp_vec_push(&session->collector.processes, process) && mp_collector_listen(&session->collector, &unused))
+        mp_collector_listen_no_more(&session->collector);
+}
+
+static void reap(struct mp_attach_session *session, bool wait)
+{
+    uint64_t recording;
+    uint32_t number;
+    bool written;
+    while (mp_snapshots_reap(&session->collector.snapshots, wait, &recording, &number, &written)) {
+    }
+}
+
+/* Answers the questions that have arrived. Waits for nobody. */
+static void attach_session_serve(struct mp_attach_session *session)
+{
+    if (session->collector.listener >= 0) mp_collector_accept(&session->collector);
+    reap(session, false);
+}
+
+/* Waits for files that are being written, and removes everything of the session. Does nothing if zero-initialised. */
+static void attach_session_close(struct mp_attach_session *session)
+{
+    if (!session->collector.options) return;
+    mp_collector_listen_no_more(&session->collector);
+    reap(session, true);
+    mp_snapshots_free(&session->collector.snapshots);
+    mp_vec_free(&session->collector.processes);
+    session->collector.options = NULL;
+}
 
 #define ROUND_MS     10
 #define LATE_NS      (50 * MP_NS_PER_MS)  /* an event reaches the ring within this time */
@@ -627,7 +676,7 @@ static const char *run(struct attached *a, const struct mp_stop *stop, struct mp
         struct pollfd set[2] = {{.fd = a->target.pidfd, .events = POLLIN}, {.fd = stop->fd, .events = POLLIN}};
         poll(set, 2, ROUND_MS);
         serve(a);
-        mp_attach_session_serve(&a->session);
+        attach_session_serve(&a->session);
         uint64_t now = mp_clock_monotonic_ns();
         if (set[0].revents) {
             int wait_status;
@@ -722,10 +771,10 @@ static enum mp_status record(struct attached *a, struct mp_stop *stop, struct mp
     a->options->attached(a->options->context, a->probes, mp_clock_monotonic_ns() - begun);
     struct mp_exit how;
     char text[96];
-    mp_attach_session_open(&a->session, a->recording, a->target.pidfd, a->options->output);
+    attach_session_open(&a->session, a->recording, a->target.pidfd, a->options->output);
     const char *end = run(a, stop, &how, text, sizeof text);
     mp_stop_hear(stop);
-    mp_attach_session_close(&a->session);
+    attach_session_close(&a->session);
     a->until_ns = mp_clock_monotonic_ns();
     serve(a);
     note_end(a);

@@ -5,7 +5,6 @@
 
 #include "analysis/advise/module_calls.h"
 #include "analysis/advise/operators.h"
-#include "analysis/advise/remade.h"
 #include "analysis/categories/phases.h"
 #include "analysis/device/plan.h"
 #include "base/intern.h"
@@ -16,6 +15,43 @@
 #include "model/module_path.h"
 #include "model/stack_facts.h"
 #include "model/track.h"
+
+/* An allocation in a call of a module: an act. */
+struct mp_act {
+    uint32_t event, block, module;
+    uint8_t phase;
+};
+
+static const struct mp_operator_of *operator_that_made(const struct mp_model *model, const struct mp_operators *operators,
+                                                const struct mp_act *act)
+{
+    return &operators->of_stack[model->blocks.stack[act->block]];
+}
+
+/* True if two neighbouring acts are from one call of an operator. */
+static bool same_operator(const struct mp_model *model, const struct mp_operators *operators, const struct mp_act *a,
+                          const struct mp_act *b)
+{
+    const struct mp_operator_of *x = operator_that_made(model, operators, a), *y = operator_that_made(model, operators, b);
+    return x->call && x->call == y->call && model->blocks.stack[a->block] != model->blocks.stack[b->block];
+}
+
+/* The number of acts of a call before the last tensor is saved; all acts if operator and `node` do not agree. `node`:
+ * the node of backward that reads this tensor. */
+static size_t remade_until(const struct mp_model *model, const struct mp_operators *operators, const struct mp_act *acts,
+                       size_t count, unsigned node)
+{
+    for (size_t end = count, first; end; end = first) {
+        unsigned number = operator_that_made(model, operators, &acts[end - 1])->number;
+        enum mp_operator_saves saves = mp_operator_saves(number);
+        for (first = end - 1; first && same_operator(model, operators, &acts[first - 1], &acts[first]);)
+            first--;
+        if (saves == MP_SAVES_NOTHING) continue;
+        if (!mp_operators_match(number, node)) break;
+        return saves == MP_SAVES_INPUTS ? first : end;
+    }
+    return count;
+}
 
 /*
  * A call of a module is a run of allocations by it and the modules within it. Without checkpointing, backward frees
@@ -396,7 +432,7 @@ static void find_remade(const struct mp_checkpoints *c, struct call *call, const
         call->again = backs[i].event;
         break;
     }
-    call->remade = mp_remade_until(c->model, &c->operators, &c->acts.at[call->first], call->count, node);
+    call->remade = remade_until(c->model, &c->operators, &c->acts.at[call->first], call->count, node);
 }
 
 /* Backwards follow one another in the opposite order of their calls. The next one begins with the same inner module and

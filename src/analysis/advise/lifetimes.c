@@ -1,9 +1,11 @@
 #include "analysis/advise/lifetimes.h"
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/advise/alignment.h"
 #include "analysis/advise/graphs.h"
 #include "analysis/advise/logits.h"
 #include "analysis/categories/categories.h"
@@ -16,6 +18,43 @@
 #include "model/stack_facts.h"
 #include "model/track.h"
 #include "model/uses.h"
+
+struct mp_step_block {
+    uint32_t stack, module, block, born;
+    uint64_t bytes;
+    bool fixed; /* its size does not depend on the batch */
+};
+
+#define LOOK_AHEAD 256 /* allocations that only one of the two steps has */
+
+/* A module that is called for the first time may lack its name; batches may differ in size. */
+static bool is_same(const struct mp_step_block *first, const struct mp_step_block *later)
+{
+    return first->stack == later->stack && (!first->module || !later->module || first->module == later->module) &&
+           (!first->fixed || first->bytes == later->bytes);
+}
+
+/* to[i]: the index in `later` of the same block as first[i]; SIZE_MAX: none. */
+static void steps_align(const struct mp_step_block *first, size_t first_count, const struct mp_step_block *later,
+                    size_t later_count, size_t *to)
+{
+    size_t i = 0, k = 0;
+    while (i < first_count && k < later_count) {
+        size_t skip = 0;
+        bool of_first = false, of_later = false;
+        for (; skip < LOOK_AHEAD && !of_first && !of_later; skip++) {
+            of_first = i + skip < first_count && is_same(&first[i + skip], &later[k]);
+            of_later = !of_first && k + skip < later_count && is_same(&first[i], &later[k + skip]);
+        }
+        for (size_t end = of_first ? i + skip - 1 : of_later ? i : i + 1; i < end;)
+            to[i++] = SIZE_MAX;
+        if (of_later) k += skip - 1;
+        if (of_first || of_later) to[i++] = k;
+        k++;
+    }
+    while (i < first_count)
+        to[i++] = SIZE_MAX;
+}
 
 #define COPY_FAR    4096 /* allocations, or events, to search for the moment of a copy */
 #define MOST_BIRTHS 8    /* most steps whose kept gradients are compared */
@@ -176,7 +215,7 @@ static void align(struct pair *pair)
     free(pair->from);
     pair->to = mp_alloc((pair->first.count + 1) * sizeof *pair->to);
     pair->from = mp_alloc((pair->later.count + 1) * sizeof *pair->from);
-    mp_steps_align(pair->first.at, pair->first.count, pair->later.at, pair->later.count, pair->to);
+    steps_align(pair->first.at, pair->first.count, pair->later.at, pair->later.count, pair->to);
     for (size_t i = 0; i < pair->later.count; i++)
         pair->from[i] = SIZE_MAX;
     for (size_t i = 0; i < pair->first.count; i++)

@@ -3,12 +3,152 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/leaks/leak_bounds.h"
-#include "analysis/leaks/leak_confidence.h"
+#include "analysis/leaks/leak_finding.h"
+#include "analysis/leaks/leak_limits.h"
 #include "base/order.h"
+#include "base/words.h"
+#include "model/model.h"
+#include "model/spans.h"
+
+/* The holder of nine in ten bytes of a site; NULL: there is none, or it is not certain. */
+static const struct mp_holder *holder_of(const struct mp_holders *holders, const struct mp_holders_site *site)
+{
+    const struct mp_holder *holder = site && site->count ? &holders->holders.at[site->first] : NULL;
+    return holder && holder->certain && holder->bytes * 10 >= site->bytes * 9 ? holder : NULL;
+}
+
+/* True if the holder may stop growing at a number of entries that is not known: by its code, or since its keys come
+ * again, so that fewer and fewer are new. */
+static bool may_fill(const struct mp_holder *holder, const struct mp_leak_finding *finding)
+{
+    return mp_holder_may_be_bounded(holder) || (finding->change < 0 && holder->kind == MP_HOLDER_DICT);
+}
+
+/* True if containers with a bound, or with one that is not known, hold the blocks of all stacks. */
+static bool are_stacks_bounded(const struct mp_holders *holders, const uint32_t *stacks,
+                               const struct mp_leak_finding *finding)
+{
+    uint64_t entries, most;
+    for (size_t i = finding->first_stack; i < finding->first_stack + finding->stack_count; i++) {
+        const struct mp_holder *holder = holder_of(holders, mp_holders_of(holders, finding->track, stacks[i]));
+        if (!holder || !(mp_holder_is_bounded(holder, &entries, &most) || may_fill(holder, finding))) return false;
+    }
+    return true;
+}
+
+/* The number of steps in which blocks of the site were born that lived at its look. */
+static uint64_t births_at_look(const struct mp_model *model, const struct mp_steps *steps,
+                               const struct mp_holders_site *site)
+{
+    const struct mp_model_blocks *blocks = &model->blocks;
+    uint32_t until = (uint32_t)model->events.count, last = MP_NONE;
+    uint64_t births = 0;
+    if (site->look < model->looks.count)
+        until = mp_model_events_before(model, model->looks.at[site->look].time_ns, true);
+    for (size_t i = 0; i < blocks->count; i++) {
+        uint32_t born = blocks->alloc_event[i];
+        if (blocks->stack[i] != site->stack || blocks->track[i] != site->track || born == MP_NONE || born >= until ||
+            blocks->free_event[i] < until)
+            continue;
+        uint32_t step = mp_step_of(steps, born);
+        births += step != last;
+        last = step;
+    }
+    return births;
+}
+
+/* Makes a leak a finding of class bounded if a container with a bound holds its blocks, unless memory runs out first.
+ * If blocks were born in more steps than the container has entries, it is the entries that grow. `stacks`: the stacks
+ * of the findings. */
+static void leak_bound(const struct mp_model *model, const struct mp_steps *steps, const struct mp_holders *holders,
+                   const uint32_t *stacks, struct mp_leak_finding *finding)
+{
+    uint64_t entries, most;
+    if (finding->regrown || !mp_leak_is_leak(finding) || finding->class == MP_LEAK_HIDDEN) return;
+    const struct mp_holder *holder = holder_of(holders, finding->held);
+    if (!holder || !are_stacks_bounded(holders, stacks, finding)) return;
+    if (!mp_holder_is_bounded(holder, &entries, &most)) {
+        if (!may_fill(holder, finding) || finding->why.freed) return; /* what dropped entries did not stop it */
+        finding->class = MP_LEAK_BOUNDED;
+        finding->entries = holder->blocks;
+        return;
+    }
+    if (births_at_look(model, steps, finding->held) * 9 > entries * 10) return;
+    double each = (double)finding->held->bytes / (double)entries;
+    uint64_t now = each > 0 ? (uint64_t)((double)finding->bytes / each + 0.5) : most;
+    finding->entries = now < most ? now : most;
+    finding->most = most;
+    finding->to_come = (uint64_t)((double)(most - finding->entries) * each);
+    if (finding->eta_oom_steps != UINT64_MAX &&
+        (double)finding->to_come > (double)finding->eta_oom_steps * finding->bytes_per_step)
+        return;
+    finding->class = MP_LEAK_BOUNDED;
+    if (finding->at_twice > finding->bytes + finding->to_come) finding->at_twice = finding->bytes + finding->to_come;
+    finding->eta_oom_steps = UINT64_MAX;
+}
+
+/* True if a program's name leads to the blocks: not native code, no cycle that only the collector knows. */
+static bool is_from_root(const struct mp_holder *holder)
+{
+    return holder && holder->certain && holder->kind < MP_HOLDER_NATIVE && !mp_holder_is_cycle(holder) &&
+           !mp_holder_is_native_graph(holder->path);
+}
+
+/* True if the blocks are saved for a backward pass, and none has run: the first one may free them. */
+static bool awaits_backward(const struct mp_leak_finding *finding, const struct mp_holder *holder)
+{
+    return finding->untrained && holder && strstr(holder->path, ".grad_fn");
+}
+
+/* True if the holder has most of the blocks that the look saw, and the look saw not too few. */
+static bool explains(const struct mp_leak_finding *finding, const struct mp_holder *holder)
+{
+    return !finding->held || (holder->blocks * 2 >= finding->held->blocks &&
+                              finding->held->blocks * MP_LEAK_SEEN_PART >= finding->blocks);
+}
+
+/* The first missing fact; NULL: none. */
+static const char *missing_fact(const struct mp_leak_finding *finding, const struct mp_holder *holder, bool guessed)
+{
+    bool each = finding->births >= MP_LEAK_EACH_STEP * finding->why.steps;
+    if (finding->class == MP_LEAK_HIDDEN) return "no recorded block explains the growth";
+    if (finding->maybe_request) return "the steps may be one request or forward, whose blocks are freed when it ends";
+    if (guessed) return "the steps are guessed from the order of allocations";
+    if (!holder) return "no look for holders found a path to the blocks";
+    if (!explains(finding, holder)) return "no look saw most of the blocks at one holder";
+    if (!is_from_root(holder)) return "the path to the blocks does not begin at a name of the program";
+    if (finding->twins.whole) return "it did not grow in each step, and in few repetitions";
+    if (finding->why.old_freed) return "some of its blocks were freed after many steps";
+    if (!each) return "it did not grow in each step";
+    if (finding->regrown) return "its buffer may be a part of the work that grows";
+    if (holder->kind == MP_HOLDER_DICT || holder->kind == MP_HOLDER_CACHE)
+        return "the keys of what holds the blocks may come again";
+    return NULL;
+}
+
+/* Sets confidence and missing. `holder`: of most of its blocks, NULL: not known; `guessed`: the steps were guessed. */
+static void leak_confide(struct mp_leak_finding *finding, const struct mp_holder *holder, bool guessed)
+{
+    if (finding->class == MP_LEAK_BOUNDED) { /* the bound was read: from the container, or from code */
+        bool by_code = holder && mp_holder_bound_is_code(holder);
+        finding->confidence = !finding->most ? MP_LEAK_POSSIBLE : by_code ? MP_LEAK_PROBABLE : MP_LEAK_CERTAIN;
+        finding->missing = finding->most ? by_code ? "the code that drops entries may not always run" : NULL
+                           : !holder || mp_holder_may_be_bounded(holder)
+                               ? "its code drops entries beyond a number that is not known"
+                               : "it grows more and more slowly, as if its keys came again";
+        return;
+    }
+    if (!mp_leak_is_leak(finding)) return;
+    bool rooted = is_from_root(holder);
+    finding->maybe_request |= awaits_backward(finding, holder);
+    finding->missing = missing_fact(finding, holder, guessed);
+    finding->confidence = finding->maybe_request || guessed || (finding->twins.whole && !rooted) ? MP_LEAK_POSSIBLE
+                          : finding->missing                                                     ? MP_LEAK_PROBABLE
+                                                                                                 : MP_LEAK_CERTAIN;
+}
 
 /* The holder of most bytes of a site, if the program is known to hold them; else NULL. */
-static const struct mp_holder *holder_of(const struct mp_holders *holders, const struct mp_holders_site *site)
+static const struct mp_holder *known_holder(const struct mp_holders *holders, const struct mp_holders_site *site)
 {
     const struct mp_holder *holder = site && site->count ? &holders->holders.at[site->first] : NULL;
     bool known = holder && ((holder->certain && holder->kind < MP_HOLDER_NATIVE) || mp_holder_is_cycle(holder) ||
@@ -19,7 +159,7 @@ static const struct mp_holder *holder_of(const struct mp_holders *holders, const
 static bool share_cause(const struct mp_holders *holders, const struct mp_leak_finding *a,
                         const struct mp_leak_finding *b)
 {
-    const struct mp_holder *one = holder_of(holders, a->held), *other = holder_of(holders, b->held);
+    const struct mp_holder *one = known_holder(holders, a->held), *other = known_holder(holders, b->held);
     bool alike = mp_leak_is_leak(a) ? mp_leak_is_leak(b) : a->class == b->class;
     if (!one || !other || !alike) return false;
     size_t length = mp_holder_root(one->path);
@@ -38,12 +178,12 @@ uint32_t mp_leak_causes_find(const struct mp_model *model, const struct mp_steps
     mp_holders_find(model, false, holders);
     for (size_t i = 0; i < count; i++) {
         at[i].held = at[i].stack ? mp_holders_of(holders, at[i].track, at[i].stack) : NULL;
-        const struct mp_holder *holder = holder_of(holders, at[i].held);
+        const struct mp_holder *holder = known_holder(holders, at[i].held);
         if (at[i].class == MP_LEAK_RETENTION && holder && mp_holder_awaits_gc(holder)) at[i].class = MP_LEAK_CYCLE;
         /* Python's collector does not free what a name leads to. */
         if (at[i].class == MP_LEAK_CYCLE && holder && !mp_holder_is_cycle(holder)) at[i].class = MP_LEAK_RETENTION;
-        mp_leak_bound(model, steps, holders, stacks, &at[i]);
-        mp_leak_confide(&at[i], holder, steps->guessed);
+        leak_bound(model, steps, holders, stacks, &at[i]);
+        leak_confide(&at[i], holder, steps->guessed);
     }
     qsort(at, count, sizeof *at, mp_leak_by_rate);
     for (size_t i = 0, causes = 0; i < count; i++) {

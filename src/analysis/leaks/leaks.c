@@ -4,23 +4,246 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/leaks/leak_behind.h"
 #include "analysis/leaks/leak_causes.h"
-#include "analysis/leaks/leak_class.h"
-#include "analysis/leaks/leak_fragmentation.h"
+#include "analysis/leaks/leak_finding.h"
 #include "analysis/leaks/leak_hidden.h"
+#include "analysis/leaks/leak_limits.h"
 #include "analysis/leaks/leak_places.h"
 #include "analysis/leaks/leak_regrown.h"
 #include "analysis/leaks/leak_slope.h"
-#include "analysis/leaks/leak_teardown.h"
 #include "analysis/leaks/leak_twins.h"
 #include "analysis/sites/level.h"
 #include "base/map.h"
 #include "base/memory.h"
 #include "base/order.h"
+#include "model/stack.h"
 #include "model/stack_facts.h"
 #include "model/steps_infer.h"
 #include "model/track.h"
+
+/* Blocks of one stack that were made after the last step and freed at the program's exit. */
+struct behind {
+    uint32_t stack, first;
+    uint64_t kept, early, bytes; /* early: blocks made in the first half of the events after the last step */
+};
+
+/* Adds a finding of class retained_once for each site whose blocks were made after the last step, again and again, and
+ * freed from the event `teardown` on. Returns their number. */
+static size_t leak_find_behind(const struct mp_model *model, const struct mp_steps *steps,
+                           const struct mp_leak_places *places, uint32_t teardown, struct mp_leak_findings *findings)
+{
+    const struct mp_model_blocks *blocks = &model->blocks;
+    uint32_t from = steps->at[steps->count - 1].end;
+    size_t before = findings->count;
+    MP_VEC(struct behind) found = {0};
+    struct mp_map by_site = {0};
+    for (uint32_t i = 0; i < blocks->count; i++) {
+        uint32_t born = blocks->alloc_event[i];
+        if (born == MP_NONE || born < from || born >= teardown || blocks->bytes[i] == MP_BYTES_UNKNOWN) continue;
+        bool fresh, kept = blocks->free_event[i] >= teardown;
+        uint64_t *at = mp_map_at(&by_site, ((uint64_t)blocks->track[i] << 32 | blocks->stack[i]) + 1, &fresh);
+        if (fresh) *at = found.count;
+        if (fresh) mp_vec_add(&found, ((struct behind){.stack = blocks->stack[i], .first = i}));
+        found.at[*at].kept += kept;
+        found.at[*at].early += kept && born - from < (teardown - from) / 2;
+        found.at[*at].bytes += kept ? blocks->bytes[i] : 0;
+    }
+    mp_vec_each (const struct behind, place, &found) {
+        if (place->kept < MP_LEAK_BIRTHS || place->early * 4 < place->kept || place->bytes < MP_LEAK_WORTH_BYTES)
+            continue;
+        const struct mp_leak_finding finding = {.class = MP_LEAK_RETAINED_ONCE,
+                                                .confidence = MP_LEAK_PROBABLE,
+                                                .why.test = MP_LEAK_BY_REST,
+                                                .track = blocks->track[place->first],
+                                                .stack = place->stack,
+                                                .bytes = place->bytes,
+                                                .blocks = place->kept,
+                                                .first_step = places->first_step + places->steps,
+                                                .eta_oom_steps = UINT64_MAX};
+        mp_vec_add(findings, finding);
+    }
+    mp_map_free(&by_site);
+    mp_vec_free(&found);
+    return findings->count - before;
+}
+
+/* True if nine in ten blocks have a new size: the site makes a block when a size first appears. */
+static bool has_new_sizes(const struct mp_leak_places *places, const struct mp_leak_place *place)
+{
+    struct mp_map sizes = {0};
+    size_t stay = 0;
+    for (size_t i = place->first; i < place->first + place->count; i++) {
+        if (places->lives[i].death < places->last) continue;
+        stay++;
+        mp_map_at(&sizes, places->lives[i].bytes + 1, NULL);
+    }
+    bool yes = stay >= MP_LEAK_BIRTHS && sizes.count * 10 >= stay * 9;
+    mp_map_free(&sizes);
+    return yes;
+}
+
+static bool is_segment(const struct mp_stack_line *line)
+{
+    return (line->function && strstr(line->function, "CachingAllocator")) ||
+           (line->module && strstr(line->module, "libc10_cuda"));
+}
+
+/* True for a segment that a caching allocator divides into blocks: another track has these blocks one by one. */
+static bool leak_is_segment(const struct mp_model *model, const struct mp_leak_place *place)
+{
+    struct mp_stack_lines lines = {0};
+    bool segment = false, driver = model->tracks.at[place->track].layer == MP_LAYER_DRIVER;
+    if (driver) mp_stack_resolve(model, place->stack, &lines);
+    for (size_t i = 0; i < lines.count && !segment; i++)
+        segment = is_segment(&lines.at[i]);
+    mp_stack_lines_free(&lines);
+    return segment;
+}
+
+static enum mp_leak_class leak_classify(const struct mp_model *model, const struct mp_leak_places *places,
+                                    const struct mp_leak_place *place, const struct mp_leak_evidence *evidence)
+{
+    static const enum mp_leak_class by_kind[MP_KINDS] = {
+        [MP_KIND_PINNED] = MP_LEAK_PINNED, [MP_KIND_HANDLE] = MP_LEAK_HANDLE, [MP_KIND_GRAPH] = MP_LEAK_GRAPH_POOL};
+    struct mp_stack_lines lines = {0};
+    if (leak_is_segment(model, place)) return MP_LEAK_FRAGMENTATION;
+    bool python = false, driver = model->tracks.at[place->track].layer == MP_LAYER_DRIVER;
+    mp_stack_resolve(model, place->stack, &lines);
+    for (size_t i = 0; i < lines.count; i++)
+        python |= lines.at[i].language == MP_PYTHON && !lines.at[i].cut;
+    bool unknown = !lines.count && !driver; /* who called */
+    mp_stack_lines_free(&lines);
+    if (place->kind < MP_KINDS && by_kind[place->kind] != MP_LEAK_RETENTION) return by_kind[place->kind];
+    if (model->tracks.at[place->track].layer == MP_LAYER_MALLOC) return MP_LEAK_NATIVE;
+    if (has_new_sizes(places, place)) return MP_LEAK_SHAPE_CACHE;
+    if (evidence->sawtooth) return MP_LEAK_CYCLE;
+    return unknown || python ? MP_LEAK_RETENTION : MP_LEAK_NATIVE;
+}
+
+/* A line without a file does not count: the first line of a multiprocessing process is not the user's. */
+static bool has_user_line(const struct mp_stack_lines *lines)
+{
+    for (size_t i = 0; i < lines->count; i++)
+        if (lines->at[i].user && *lines->at[i].file != '<') return true;
+    return false;
+}
+
+/* By stack: true if it has a line of the user. Nodes come after their parents. */
+static bool *find_working(const struct mp_model *model)
+{
+    bool *working = mp_alloc_zeroed(model->stacks.count + 1, sizeof *working);
+    bool *by_frame = mp_alloc_zeroed(model->frames.count + 1, sizeof *by_frame);
+    struct mp_stack_lines lines = {0};
+    for (uint32_t frame = 0; frame < model->frames.count; frame++) {
+        mp_stack_resolve_frame(model, frame, &lines);
+        by_frame[frame] = has_user_line(&lines);
+    }
+    for (uint32_t stack = 1; stack < model->stacks.count; stack++) {
+        const struct mp_stack_node *node = &model->stacks.at[stack];
+        working[stack] = working[node->parent] || (node->frame != MP_FRAME_CUT && by_frame[node->frame]);
+    }
+    mp_stack_lines_free(&lines);
+    free(by_frame);
+    return working;
+}
+
+static bool is_work(const struct mp_model *model, const bool *working, uint32_t event)
+{
+    return model->events.type[event] == MP_EVENT_ALLOC && working[model->blocks.stack[model->events.subject[event]]];
+}
+
+/* The event from which on the program made less than half as many allocations as in a step. It is the window's end if
+ * the program went on, or if its end is not known. If stacks of the steps have lines of the user, only allocations with
+ * such lines count: Python itself allocates as it ends. */
+static uint32_t leak_teardown(const struct mp_model *model, const struct mp_steps *steps,
+                          const struct mp_leak_places *places, const struct mp_window *window)
+{
+    const struct mp_step *at = steps->at + places->first_step;
+    uint32_t last = places->last, event = window->last;
+    uint64_t allocs = 0, after = 0;
+    if (event < model->events.count || !(model->how.known || model->how.text)) return event; /* the program went on */
+    bool *working = find_working(model);
+    for (uint32_t i = at[0].first; i < at[last].first; i++)
+        allocs += is_work(model, working, i);
+    if (!allocs) { /* no stack of the steps has a line of the user: all allocations count */
+        memset(working, true, model->stacks.count + 1);
+        for (uint32_t i = at[0].first; i < at[last].first; i++)
+            allocs += is_work(model, working, i);
+    }
+    while (event > at[last].first && after * 2 * last < allocs)
+        after += is_work(model, working, --event);
+    free(working);
+    return event;
+}
+
+/* One track's reserved and allocated bytes at each boundary. */
+struct held {
+    uint64_t *reserved, *allocated;
+    bool known;
+};
+
+static void follow(const struct mp_model *model, const struct mp_step *steps, uint32_t last, uint16_t track,
+                   struct held *held)
+{
+    struct mp_level level = mp_level_start(model, track);
+    uint64_t reserved = 0;
+    uint32_t next = 0;
+    for (uint32_t event = 0; event < model->events.count && next <= last; event++) {
+        if (event == steps[next].first) {
+            held->reserved[next] = reserved;
+            held->allocated[next++] = level.bytes;
+        }
+        if (model->events.type[event] == MP_EVENT_RESERVED && model->events.track[event] == track) {
+            reserved = model->notes.at[model->events.subject[event]].bytes;
+            held->known = true;
+        }
+        mp_level_apply(&level, model, track, event);
+    }
+}
+
+/* True if reserved bytes rose by a quarter or more, in many steps and also in the later half, while allocated bytes did
+ * not follow. */
+static bool is_fragmenting(const struct held *held, uint32_t last, struct mp_leak_finding *finding)
+{
+    uint32_t start = last / 8, rises = 0, late = 0;
+    if (last < MP_LEAK_STEPS || !held->known) return false;
+    for (uint32_t k = start + 1; k <= last; k++) {
+        if (held->reserved[k] <= held->reserved[k - 1]) continue;
+        if (!rises++) finding->first_step = k;
+        late += k > start + (last - start) / 2;
+    }
+    uint64_t before = held->reserved[start], now = held->reserved[last];
+    if (rises < 4 || late < 2 || now < before + before / 4) return false;
+    uint64_t allocated = held->allocated[start], rest = (now - before) / 4;
+    if (held->allocated[last] > allocated + rest) return false;
+    finding->bytes = now - before;
+    finding->births = rises;
+    finding->blocks_per_step = 0;
+    finding->bytes_per_step = (double)(now - before) / (last - start);
+    return true;
+}
+
+/* Adds a finding for each fragmenting track whose allocator reports its total. `only`: MP_TRACK_NONE: all tracks. */
+static void leak_find_fragmentation(const struct mp_model *model, const struct mp_steps *steps, uint16_t only,
+                                const struct mp_leak_places *places, struct mp_leak_findings *findings)
+{
+    if (!places->enough) return;
+    for (uint16_t track = 0; track < model->tracks.count; track++) {
+        if (model->sums.at[track].reserved_peak_bytes == MP_BYTES_UNKNOWN) continue;
+        if (only != MP_TRACK_NONE && only != track) continue;
+        size_t count = (size_t)places->last + 1;
+        struct held held = {mp_alloc_zeroed(count, sizeof(uint64_t)), mp_alloc_zeroed(count, sizeof(uint64_t)), false};
+        struct mp_leak_finding finding = {.class = MP_LEAK_FRAGMENTATION,
+                                          .confidence = MP_LEAK_PROBABLE,
+                                          .why.test = MP_LEAK_BY_RESERVED,
+                                          .track = track,
+                                          .eta_oom_steps = UINT64_MAX};
+        follow(model, steps->at + places->first_step, places->last, track, &held);
+        if (is_fragmenting(&held, places->last, &finding)) mp_vec_add(findings, finding);
+        free(held.reserved);
+        free(held.allocated);
+    }
+}
 
 /* Context for the judgement of one track. */
 struct judge {
@@ -164,7 +387,7 @@ static void take_finding(struct judge *judge, const struct mp_leak_place *place,
         finding.bytes_per_step = finding.blocks_per_step = 0;
         finding.why.test = MP_LEAK_BY_REST;
     } else {
-        finding.class = mp_leak_classify(judge->model, &judge->places, place, evidence);
+        finding.class = leak_classify(judge->model, &judge->places, place, evidence);
         if (finding.class != MP_LEAK_FRAGMENTATION)
             finding.eta_oom_steps = steps_to_full(judge->model, &finding, mp_leak_slope_rate(&growing->slope));
         if (!finding.uneven) finding.at_twice = (uint64_t)mp_leak_slope_at(&growing->slope, judge->places.last);
@@ -183,7 +406,7 @@ static bool take_twins(struct judge *judge, const struct mp_leak_place *place, c
         !mp_leak_twins_find(judge->model, judge->steps, &judge->places, place, judge->teardown, named, &twins))
         return false;
     struct mp_leak_finding finding = finding_of(judge, place, growing);
-    finding.class = mp_leak_classify(judge->model, &judge->places, place, &growing->evidence);
+    finding.class = leak_classify(judge->model, &judge->places, place, &growing->evidence);
     if (finding.class == MP_LEAK_FRAGMENTATION) return false;
     finding.why.test = MP_LEAK_BY_TWINS;
     finding.why.z = 0; /* of few steps */
@@ -289,7 +512,7 @@ static void judge_place(struct judge *judge, const struct mp_leak_place *place)
     if (!grows && take_twins(judge, place, &growing)) return;
     if (evidence->growth == MP_GROWTH_NONE || (!growing.regrown && was_cleared(judge, place, evidence->births))) return;
     /* Segments that their blocks need: these have a track of their own. */
-    if (mp_leak_is_segment(judge->model, place) && (!grows || are_segments_needed(judge->model, place->track))) return;
+    if (leak_is_segment(judge->model, place) && (!grows || are_segments_needed(judge->model, place->track))) return;
     if (evidence->growth == MP_GROWTH_ONCE && growing.slope.bytes < MP_LEAK_WORTH_BYTES) return;
     bool again = evidence->births > 1u + (evidence->first < MP_LEAK_WARM_UP); /* behind the warm-up */
     judge->signs.few += evidence->growth == MP_GROWTH_FEW || (evidence->growth == MP_GROWTH_LEAK && !grows) ||
@@ -354,20 +577,20 @@ static void find_growing(struct judge *judge)
     signs->steps = judge->places.steps;
     signs->needed = judge->steps->guessed ? MP_LEAK_GUESSED_STEPS : MP_LEAK_STEPS;
     if (judge->places.enough)
-        judge->teardown = mp_leak_teardown(judge->model, judge->steps, &judge->places, &judge->query->window);
+        judge->teardown = leak_teardown(judge->model, judge->steps, &judge->places, &judge->query->window);
     judge->one_loop = judge->places.enough && !steps_are_given(judge->steps) && !trains(judge->model);
     bool guess = judge->steps->guessed && judge->places.last + 1 < MP_LEAK_GUESSED_STEPS;
     for (size_t i = 0; !guess && i < judge->places.at.count; i++)
         judge_place(judge, &judge->places.at.at[i]);
     if (!guess && !query->filter)
-        mp_leak_find_fragmentation(judge->model, judge->steps, query->track, &judge->places, &leaks->findings);
+        leak_find_fragmentation(judge->model, judge->steps, query->track, &judge->places, &leaks->findings);
     if (!guess && !query->filter && query->track == MP_TRACK_NONE)
         mp_leak_find_hidden(judge->model, judge->steps, &judge->places, &leaks->findings, &signs->unsure_growth);
     leaks->places = judge->places.at.count;
     drop_consequences(judge->model, leaks);
     if (judge->places.enough && steps_are_given(judge->steps) && !query->filter)
         signs->behind =
-            mp_leak_find_behind(judge->model, judge->steps, &judge->places, judge->teardown, &leaks->findings);
+            leak_find_behind(judge->model, judge->steps, &judge->places, judge->teardown, &leaks->findings);
     leaks->causes =
         mp_leak_causes_find(judge->model, judge->steps, leaks->stacks.at, &leaks->holders, &leaks->findings);
     mp_vec_each (const struct mp_leak_finding, finding, &leaks->findings) {

@@ -1,19 +1,22 @@
-/* The C API's functions, as include/memprof.h hands them to programs. */
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <memprof.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/kernel.h"
 #include "base/step_function.h"
+#include "capture/core/descriptor.h"
 #include "capture/core/fork.h"
 #include "capture/core/recorder.h"
 #include "capture/core/session.h"
 #include "capture/core/views.h"
 #include "capture/cuda/cupti.h"
-#include "capture/entry/asked_file.h"
 #include "capture/python/module_paths.h"
 #include "capture/python/python_stack.h"
 #include "capture/stack/stack.h"
@@ -21,6 +24,52 @@
 #include "capture/torch/operators.h"
 #include "capture/torch/torch.h"
 #include "capture/torch/torch_history.h"
+
+struct mp_asked_file {
+    int fd;              /* -1: the file could not be made */
+    int reason;          /* errno of that failure, else 0 */
+    char part[PATH_MAX]; /* the file's temporary path until it is whole */
+};
+
+/* True if the path exists and must not be replaced. Only a regular file may be replaced, and only with `force`. */
+static bool is_in_the_way(const char *path, bool force)
+{
+    struct stat facts;
+    if (mp_syscall(SYS_newfstatat, AT_FDCWD, path, &facts, AT_SYMLINK_NOFOLLOW)) return false;
+    return !force || !S_ISREG(facts.st_mode);
+}
+
+/* Makes an empty file next to `path`. Fails if `path` exists, unless `force` is set. */
+static void asked_file_make(struct mp_asked_file *file, const char *path, unsigned number, bool force)
+{
+    int length = snprintf(file->part, sizeof file->part, "%s.%d-%u.part", path, mp_getpid(), number);
+    file->fd = -1;
+    file->reason = length >= (int)sizeof file->part ? ENAMETOOLONG : is_in_the_way(path, force) ? EEXIST : 0;
+    if (file->reason) return;
+    int made = (int)mp_syscall(SYS_openat, AT_FDCWD, file->part, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    file->fd = mp_descriptor_move_up(made);
+    if (file->fd < 0) file->reason = errno;
+}
+
+static bool move(const char *part, const char *path, bool force)
+{
+    if (is_in_the_way(path, force)) return false;
+    enum { NO_REPLACE = 1 }; /* RENAME_NOREPLACE; some file systems do not know it */
+    if (!mp_syscall(SYS_renameat2, AT_FDCWD, part, AT_FDCWD, path, force ? 0 : NO_REPLACE)) return true;
+    return errno == EINVAL && !force && !mp_syscall(SYS_linkat, AT_FDCWD, part, AT_FDCWD, path, 0);
+}
+
+/* Moves the file to `path` if it is `whole`, else removes it. False: there is no file at `path`. */
+static bool asked_file_end(const struct mp_asked_file *file, const char *path, bool whole, bool force)
+{
+    if (file->fd < 0) return false;
+    bool moved = whole && move(file->part, path, force);
+    mp_syscall(SYS_unlinkat, AT_FDCWD, file->part, 0);
+    mp_close(file->fd);
+    return moved;
+}
+
+/* The C API's functions, as include/memprof.h hands them to programs. */
 
 #define ANSWER_WAIT_NS   (100 * MP_NS_PER_MS)
 #define SNAPSHOT_WAIT_NS (30 * MP_NS_PER_SECOND)
@@ -226,7 +275,7 @@ static uint32_t ask_for_snapshot(struct mp_thread *thread, const char *path, str
     struct mp_record question = {.type = MP_RECORD_SNAPSHOT, .track = MP_TRACK_NONE};
     question.bytes = atomic_fetch_add(&mp_session.header->snapshot_answer.asked, 1) + 1;
     if (path) {
-        mp_asked_file_make(file, path, (unsigned)question.bytes, mp_session.config.force);
+        asked_file_make(file, path, (unsigned)question.bytes, mp_session.config.force);
         question.name = mp_record_name(path);
         question.address = (uint64_t)file->fd;
         question.moment_ns = (uint64_t)file->reason;
@@ -250,7 +299,7 @@ static int snapshot(const char *path)
     uint32_t number = ask_for_snapshot(thread, path ? absolute : NULL, &file);
     mp_hook_leave(thread);
     int done = wait_for_snapshot(number), saved = errno;
-    if (path && !mp_asked_file_end(&file, absolute, !done, mp_session.config.force)) done = -1;
+    if (path && !asked_file_end(&file, absolute, !done, mp_session.config.force)) done = -1;
     mp_lock_release(lock);
     errno = saved;
     return done;
