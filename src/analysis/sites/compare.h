@@ -7,7 +7,6 @@
 
 #include "analysis/sites/flames.h"
 #include "analysis/sites/groups.h"
-#include "analysis/sites/moved.h"
 
 struct mp_compare_query {
     const struct mp_model *models[MP_SIDES];

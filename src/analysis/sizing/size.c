@@ -4,13 +4,400 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/device/device_use.h"
 #include "analysis/sizing/size_curve.h"
-#include "analysis/sizing/size_need.h"
 #include "analysis/sizing/size_plan.h"
-#include "analysis/sizing/size_probes.h"
 #include "base/memory.h"
 #include "base/order.h"
 #include "base/units.h"
+#include "model/steps_infer.h"
+#include "model/track.h"
+
+/* ---- checks of the probes ---------------------------------------------------------------------------------------- */
+
+/* A refusal of the driver counts if the allocator reports it, too. */
+static bool is_below_allocator(const struct mp_model *model, size_t track)
+{
+    for (size_t i = 0; i < model->tracks.count; i++)
+        if (model->tracks.at[i].layer == MP_LAYER_TORCH && mp_track_below(model, (uint16_t)i) == track) return true;
+    return false;
+}
+
+static enum mp_status check_run(const struct mp_size_probe *probe, struct mp_error *error)
+{
+    const struct mp_model *model = probe->model;
+    if (mp_model_incomplete(model))
+        return mp_fail(error, MP_UNSUPPORTED,
+                       "%s is cut or damaged, or lost events: its peak may be missing; record it again", probe->name);
+    if (model->how.known && (model->how.by_signal || model->how.status))
+        return mp_fail(error, MP_UNSUPPORTED, "the run of %s failed (%s): it does not show the need of a whole run",
+                       probe->name, mp_model_text(model, model->how.text));
+    for (size_t i = 0; i < model->sums.count; i++)
+        if (model->sums.at[i].ooms && !is_below_allocator(model, i))
+            return mp_fail(error, MP_UNSUPPORTED, "the run of %s ran out of memory; probe smaller values", probe->name);
+    return MP_OK;
+}
+
+static enum mp_status check_batches(const struct mp_size_probe *const *probes, size_t count, struct mp_error *error)
+{
+    if (count < 2)
+        return mp_fail(error, MP_INVALID,
+                       "one recording does not show how memory grows; give three of different batches");
+    if (count > MP_SIZE_PROBES_MAX)
+        return mp_fail(error, MP_INVALID, "there are %zu recordings; give at most %d", count, MP_SIZE_PROBES_MAX);
+    if (probes[0]->batch == probes[count - 1]->batch)
+        return mp_fail(error, MP_INVALID, "all recordings are of batch %llu; give some of other batches",
+                       (unsigned long long)probes[0]->batch);
+    return MP_OK;
+}
+
+static enum mp_status find_track(const struct mp_size_probe *probe, const char *name, uint16_t *track,
+                                 struct mp_error *error)
+{
+    *track = name ? mp_track_find(probe->model, name) : mp_track_default(probe->model);
+    if (*track != MP_TRACK_NONE) return MP_OK;
+    if (!name) return mp_fail(error, MP_UNSUPPORTED, "%s holds no allocation", probe->name);
+    return mp_fail(error, MP_UNSUPPORTED, "%s has no track %s", probe->name, name);
+}
+
+MP_ORDER_OF_POINTERS(rising, struct mp_size_probe, MP_RISING(batch) ?: MP_COMPARE(a, b))
+
+enum mp_status mp_size_probes_order(const struct mp_size_question *question, const struct mp_size_probe **probes,
+                                    struct mp_size_source *sources, struct mp_error *error)
+{
+    char id[MP_TRACK_ID_MAX];
+    const char *name = question->track;
+    for (size_t i = 0; i < question->count && i < MP_SIZE_PROBES_MAX; i++)
+        probes[i] = &question->probes[i];
+    if (question->count <= MP_SIZE_PROBES_MAX) qsort(probes, question->count, sizeof *probes, rising);
+    enum mp_status status = check_batches(probes, question->count, error);
+    for (size_t i = question->count; i-- && !status;) {
+        sources[i].model = probes[i]->model;
+        status = check_run(probes[i], error);
+        if (!status) status = find_track(probes[i], name, &sources[i].track, error);
+        if (!status && !name) name = mp_track_id(probes[i]->model, sources[i].track, id);
+    }
+    return status;
+}
+
+/* ---- totals of the probes --------------------------------------------------------------------------------------- */
+
+MP_ORDER(by_time, uint64_t, MP_COMPARE(*a, *b))
+
+static void describe_steps(const struct mp_model *model, struct mp_size_probed *probed)
+{
+    struct mp_steps steps = {0};
+    mp_steps_find(model, &steps);
+    uint64_t *times = mp_alloc_zeroed(steps.count + 1, sizeof *times);
+    for (size_t i = 0; i < steps.count; i++)
+        times[i] = steps.at[i].end_ns - steps.at[i].start_ns;
+    if (steps.count) {
+        qsort(times, steps.count, sizeof *times, by_time);
+        probed->step_ns = times[steps.count / 2];
+    }
+    probed->steps = (uint32_t)steps.count;
+    probed->step_source = mp_steps_source(&steps);
+    free(times);
+    mp_steps_free(&steps);
+}
+
+/* Bytes of the device that this process uses, if known. */
+static void find_device(const struct mp_model *model, uint16_t track, uint64_t reserved, uint64_t *device)
+{
+    struct mp_device_uses uses = {0};
+    mp_device_uses_find(model, &uses);
+    mp_vec_each (const struct mp_device_use, use, &uses) {
+        if (use->device != model->tracks.at[track].device || use->in_use_bytes == MP_BYTES_UNKNOWN) continue;
+        uint64_t held = 0;
+        for (size_t part = 0; part < use->parts.count; part++)
+            if (use->parts.at[part].kind == MP_PART_TENSORS || use->parts.at[part].kind == MP_PART_CACHED)
+                held += use->parts.at[part].bytes;
+        uint64_t others = use->others_bytes == MP_BYTES_UNKNOWN ? 0 : use->others_bytes;
+        if (reserved != MP_BYTES_UNKNOWN && use->in_use_bytes >= held + others)
+            *device = reserved + (use->in_use_bytes - held - others);
+    }
+    mp_device_uses_free(&uses);
+}
+
+struct mp_size_probed mp_size_probe_describe(const struct mp_size_probe *probe, uint16_t track)
+{
+    const struct mp_model_track_sum *sum = &probe->model->sums.at[track];
+    struct mp_size_probed probed = {.name = probe->name,
+                                    .batch = probe->batch,
+                                    .allocated = sum->peak_bytes,
+                                    .reserved = sum->reserved_peak_bytes,
+                                    .device = MP_BYTES_UNKNOWN,
+                                    .step_ns = MP_BYTES_UNKNOWN};
+    for (size_t i = 0; i < probe->model->blocks.count; i++)
+        probed.blocks += probe->model->blocks.track[i] == track;
+    find_device(probe->model, track, probed.reserved, &probed.device);
+    describe_steps(probe->model, &probed);
+    return probed;
+}
+
+#define BATCH_MAX (UINT64_C(1) << 40) /* no batch is larger */
+/* Most replays below the bound by allocated bytes; usually few are needed. */
+#define STEPS 256
+
+static uint64_t max_of(uint64_t one, uint64_t other)
+{
+    return one > other ? one : other;
+}
+
+static uint64_t min_of(uint64_t one, uint64_t other)
+{
+    return one < other ? one : other;
+}
+
+static uint64_t whole_bytes(double bytes)
+{
+    return bytes <= 0 ? 0 : bytes < 1e18 ? (uint64_t)bytes : (uint64_t)1e18;
+}
+
+static double last_batch(const struct mp_size_predictor *predictor)
+{
+    return predictor->plan->batches.at[predictor->plan->batches.count - 1];
+}
+
+/* ---- errors at the probes --------------------------------------------------------------------------------------- */
+
+static void add_miss(double said, uint64_t recorded, struct mp_size_error *error)
+{
+    if (!(said > 0)) return;
+    error->below = fmax(error->below, 1 - (double)recorded / said);
+    error->above = fmax(error->above, (double)recorded / said - 1);
+}
+
+static void check_allocated(struct mp_size_predictor *predictor, const struct mp_size_probed *probed, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (probed[i].apart) continue;
+        struct mp_size_height height = mp_size_curve_at(predictor->plan, (double)probed[i].batch);
+        double recorded = (double)probed[i].allocated;
+        add_miss(fmin(fmax(recorded, height.low), height.high), probed[i].allocated, &predictor->error);
+    }
+}
+
+static struct mp_size_error check_reserved(struct mp_size_predictor *predictor, const struct mp_size_probed *probed,
+                                           size_t count, const struct mp_torch_settings *settings)
+{
+    struct mp_size_error error = {0};
+    for (size_t i = 0; i < count; i++)
+        if (!probed[i].apart)
+            add_miss((double)mp_size_reserved_at(&predictor->pool, (double)probed[i].batch, MP_SIZE_LIKELY, settings)
+                         .reserved,
+                     probed[i].reserved, &error);
+    return error;
+}
+
+/* Tries with and without expandable segments, since not all recordings say whether they had them. */
+static void choose_settings(struct mp_size_predictor *predictor, const struct mp_size_probed *probed, size_t count)
+{
+    predictor->settings = predictor->pool.recorded;
+    struct mp_torch_settings other = predictor->settings;
+    other.expandable = !other.expandable;
+    predictor->reserved_error = check_reserved(predictor, probed, count, &predictor->settings);
+    if (!(predictor->reserved_error.above > 0)) return;
+    struct mp_size_error error = check_reserved(predictor, probed, count, &other);
+    if (error.above >= predictor->reserved_error.above) return;
+    predictor->reserved_error = error;
+    predictor->settings = other;
+}
+
+static void measure_outside(struct mp_size_predictor *predictor, const struct mp_size_probed *probed)
+{
+    if (probed->device == MP_BYTES_UNKNOWN || probed->device < probed->reserved) return;
+    uint64_t outside = probed->device - probed->reserved;
+    predictor->outside_least = min_of(predictor->outside_least, outside); /* MP_BYTES_UNKNOWN is the highest number */
+    bool first = predictor->outside_most == MP_BYTES_UNKNOWN;
+    predictor->outside_most = first ? outside : max_of(predictor->outside_most, outside);
+}
+
+void mp_size_predictor_make(const struct mp_size_plan *plan, const struct mp_size_probed *probed, size_t count,
+                            uint64_t limit, struct mp_size_predictor *predictor)
+{
+    const struct mp_model *model = plan->source->model;
+    bool any_apart = false;
+    uint64_t last = 0; /* bytes of the plan's largest probe */
+    *predictor = (struct mp_size_predictor){
+        .plan = plan, .probed = probed, .probed_count = count, .limit = limit, .reserves = mp_size_reserves(plan)};
+    predictor->outside_least = predictor->outside_most = MP_BYTES_UNKNOWN;
+    double varies = mp_size_curve_at(plan, last_batch(predictor)).varies;
+    for (size_t i = 0; i < count; i++) {
+        any_apart |= probed[i].apart;
+        if (!probed[i].apart) last = probed[i].allocated;
+        predictor->reserves = predictor->reserves && probed[i].reserved != MP_BYTES_UNKNOWN;
+        measure_outside(predictor, &probed[i]);
+    }
+    predictor->proved = !any_apart && plan->batches.different > 2 && varies <= MP_SIZE_LITTLE * (double)last;
+    predictor->blocks = predictor->reserves && model->tracks.at[plan->source->track].size_basis == MP_BASIS_BLOCK;
+    if (!predictor->blocks) check_allocated(predictor, probed, count);
+    if (!predictor->reserves) return;
+    mp_size_pool_make(plan, &predictor->pool);
+    choose_settings(predictor, probed, count);
+}
+
+void mp_size_predictor_free(struct mp_size_predictor *predictor)
+{
+    mp_size_pool_free(&predictor->pool);
+}
+
+const char *mp_size_binds(const struct mp_size_predictor *predictor)
+{
+    if (!predictor->reserves) return "allocated";
+    return predictor->outside_most == MP_BYTES_UNKNOWN ? "reserved" : "device";
+}
+
+/* ---- the need --------------------------------------------------------------------------------------------------- */
+
+static uint64_t reserved_at(struct mp_size_predictor *predictor, uint64_t batch, enum mp_size_bound bound)
+{
+    return mp_size_reserved_at(&predictor->pool, (double)batch, bound, &predictor->settings).reserved;
+}
+
+/* Adds reserved memory, and memory outside of the allocator, to the bounds of allocated bytes. */
+static void add_reserved(struct mp_size_predictor *predictor, bool exact, struct mp_size_need *need)
+{
+    bool beyond = (double)need->batch > last_batch(predictor);
+    struct mp_size_held likely =
+        mp_size_reserved_at(&predictor->pool, (double)need->batch, MP_SIZE_LIKELY, &predictor->settings);
+    uint64_t low = likely.reserved, high = likely.reserved;
+    need->reserved = likely.reserved;
+    if (predictor->blocks) need->allocated = likely.allocated;
+    if (!exact) {
+        low = min_of(low, reserved_at(predictor, need->batch, MP_SIZE_LOW));
+        high = max_of(high, reserved_at(predictor, need->batch, MP_SIZE_HIGH));
+    }
+    if (beyond) high += mp_size_scratch_room(predictor->plan, (double)need->batch);
+    low = whole_bytes((double)low * (1 - predictor->reserved_error.below));
+    high = whole_bytes(ceil((double)high * (1 + predictor->reserved_error.above)));
+    /* The allocator reserves at least the bytes that it hands out. Beyond the probes no lower bound is certain: only
+     * the run decides which cached segment serves a request of another size. */
+    if (!beyond) need->low = max_of(low, need->low);
+    need->high = max_of(high, need->high);
+    if (predictor->outside_most == MP_BYTES_UNKNOWN) return;
+    need->device = need->reserved + predictor->outside_most;
+    need->low += predictor->outside_least;
+    need->high += predictor->outside_most;
+}
+
+static void judge(const struct mp_size_predictor *predictor, struct mp_size_need *need)
+{
+    bool trusted = predictor->proved || (double)need->batch <= last_batch(predictor);
+    need->fits = need->low > predictor->limit                ? MP_FITS_NO
+                 : need->high <= predictor->limit && trusted ? MP_FITS_YES
+                                                             : MP_FITS_UNSURE;
+}
+
+/* The probes of a batch: their sum as a need. False: there is none. */
+static bool recorded_at(const struct mp_size_predictor *predictor, uint64_t batch, struct mp_size_need *need)
+{
+    bool any = false;
+    bool reserved = predictor->reserves, device = predictor->outside_most != MP_BYTES_UNKNOWN;
+    *need = (struct mp_size_need){
+        .batch = batch, .reserved = MP_BYTES_UNKNOWN, .device = MP_BYTES_UNKNOWN, .low = MP_BYTES_UNKNOWN};
+    for (size_t i = 0; i < predictor->probed_count; i++) {
+        const struct mp_size_probed *one = &predictor->probed[i];
+        if (one->batch != batch) continue;
+        /* A probe that does not say what the device needs beyond PyTorch needs as much as the others. */
+        uint64_t whole = one->device != MP_BYTES_UNKNOWN ? one->device : one->reserved + predictor->outside_most;
+        uint64_t bytes = reserved && device ? whole : reserved ? one->reserved : one->allocated;
+        need->allocated = max_of(need->allocated, one->allocated);
+        if (reserved) need->reserved = any ? max_of(need->reserved, one->reserved) : one->reserved;
+        if (reserved && device) need->device = any ? max_of(need->device, whole) : whole;
+        need->low = min_of(need->low, bytes);
+        need->high = max_of(need->high, bytes);
+        any = true;
+    }
+    need->fits = need->low > predictor->limit     ? MP_FITS_NO
+                 : need->high <= predictor->limit ? MP_FITS_YES
+                                                  : MP_FITS_UNSURE;
+    return any;
+}
+
+/* Predicts only the allocated bytes, which is fast. */
+static struct mp_size_need allocated_at(const struct mp_size_predictor *predictor, uint64_t batch, bool *exact)
+{
+    struct mp_size_height height = mp_size_curve_at(predictor->plan, (double)batch);
+    struct mp_size_need need = {.batch = batch,
+                                .allocated = whole_bytes(height.likely + 0.5),
+                                .reserved = MP_BYTES_UNKNOWN,
+                                .device = MP_BYTES_UNKNOWN,
+                                .low = whole_bytes(height.low * (1 - predictor->error.below) + 0.01),
+                                .high = whole_bytes(ceil(height.high * (1 + predictor->error.above) - 0.01))};
+    *exact = height.high - height.low < 0.5;
+    need.low = min_of(need.low, need.allocated);
+    need.high = max_of(need.high, need.allocated);
+    judge(predictor, &need);
+    return need;
+}
+
+struct mp_size_need mp_size_need_at(struct mp_size_predictor *predictor, uint64_t batch)
+{
+    bool exact;
+    struct mp_size_need need;
+    if (recorded_at(predictor, batch, &need)) return need;
+    need = allocated_at(predictor, batch, &exact);
+    if (!predictor->reserves) return need;
+    add_reserved(predictor, exact, &need);
+    judge(predictor, &need);
+    return need;
+}
+
+/* ---- the largest ------------------------------------------------------------------------------------------------ */
+
+static bool allocated_fits(const struct mp_size_predictor *predictor, uint64_t batch, enum mp_size_measure measure)
+{
+    bool exact;
+    struct mp_size_need need;
+    if (recorded_at(predictor, batch, &need)) return need.allocated <= predictor->limit;
+    need = allocated_at(predictor, batch, &exact);
+    return measure == MP_SIZE_SURE ? need.fits == MP_FITS_YES : need.allocated <= predictor->limit;
+}
+
+static bool fits(struct mp_size_predictor *predictor, uint64_t batch, enum mp_size_measure measure)
+{
+    if (measure == MP_SIZE_SURE) return mp_size_need_at(predictor, batch).fits == MP_FITS_YES;
+    uint64_t outside = predictor->outside_most == MP_BYTES_UNKNOWN ? 0 : predictor->outside_most;
+    return reserved_at(predictor, batch, MP_SIZE_LIKELY) + outside <= predictor->limit;
+}
+
+/* The largest batch by allocated bytes: no larger one can fit. */
+static uint64_t bound_largest(const struct mp_size_predictor *predictor, enum mp_size_measure measure)
+{
+    uint64_t largest = 0, above = 1;
+    /* Between two probes, a bound may be wider than at either of them. */
+    for (size_t i = 0; i < predictor->plan->batches.count; i++) {
+        uint64_t batch = (uint64_t)predictor->plan->batches.at[i];
+        if (allocated_fits(predictor, batch, measure)) above = batch;
+    }
+    for (; above <= BATCH_MAX && allocated_fits(predictor, above, measure); above *= 2)
+        largest = above;
+    if (above > BATCH_MAX) return UINT64_MAX;
+    while (above - largest > 1) {
+        uint64_t middle = largest + (above - largest) / 2;
+        *(allocated_fits(predictor, middle, measure) ? &largest : &above) = middle;
+    }
+    return largest;
+}
+
+/* Reserved memory may also fall with the batch: segments come in whole units, and blocks of one size may use the rests
+ * that another leaves. The search therefore begins at the bound by allocated bytes, and goes down in even steps to the
+ * first batch that fits. It then halves the interval above. */
+uint64_t mp_size_find_largest(struct mp_size_predictor *predictor, enum mp_size_measure measure)
+{
+    uint64_t largest = bound_largest(predictor, measure), step = largest / STEPS + 1, above = largest + 1;
+    if (!predictor->reserves || largest == UINT64_MAX) return largest;
+    while (largest && !fits(predictor, largest, measure)) {
+        above = largest;
+        largest = above > step ? above - step : 0;
+    }
+    while (above - largest > 1) {
+        uint64_t middle = largest + (above - largest) / 2;
+        *(fits(predictor, middle, measure) ? &largest : &above) = middle;
+    }
+    return largest;
+}
 
 #define SAME_LEAST 0.5 /* if a smaller share of the allocations is at common sites, the programs differ */
 
