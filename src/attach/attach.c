@@ -15,8 +15,10 @@
 #include <unistd.h>
 
 #include "attach/attach_driver.h"
+#include "attach/attach_libunwind.h"
 #include "attach/attach_perf.h"
 #include "attach/attach_tables.h"
+#include "attach/attach_unwind.h"
 #include "attach/stop.h"
 #include "base/clock.h"
 #include "collect/session/collector_parts.h"
@@ -29,7 +31,7 @@ struct mp_attach_session {
 /* Listens. If this fails, questions get no answer, and the recording goes on. The caller keeps `recording` and `pidfd`,
  * which must outlive the session. */
 static void attach_session_open(struct mp_attach_session *session, struct mp_recording *recording, int pidfd,
-                            const char *output)
+                                const char *output)
 {
     struct mp_collected process = {.recording = recording, .pidfd = pidfd, .pid = recording->pid};
     struct mp_error unused;

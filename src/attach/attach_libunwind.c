@@ -1,6 +1,8 @@
 /* --unwind libunwind: walks the same copied stack, by the library's rules. It reads mapped files by their names in
  * memprof's own mounts, and reads the maps again for each module that it enters. */
+#include "attach/attach_libunwind.h"
 #include "attach/attach_target.h"
+#include "attach/attach_unwind.h"
 
 #ifdef MP_HAVE_LIBUNWIND_REMOTE
 

@@ -1,4 +1,6 @@
 #include "attach/attach_tables.h"
+#include "attach/attach_libunwind.h"
+#include "attach/attach_unwind.h"
 
 #include <string.h>
 

@@ -42,6 +42,7 @@ uint32_t mp_attach_target_child(const struct mp_attach_target *target, struct mp
 
 /* Reads the maps again. False: the process has no maps any more. */
 bool mp_attach_target_look(struct mp_attach_target *target);
+
 /* The module that contains an address; NULL. For a new address it reads the maps again, at most ten times a second. */
 struct mp_attach_module *mp_attach_target_module(struct mp_attach_target *target, uint64_t address);
 bool mp_attach_target_read(const struct mp_attach_target *target, uint64_t address, void *to, size_t bytes);
@@ -54,21 +55,3 @@ struct mp_attach_native {
     uint64_t address;  /* a return address */
     uint64_t from, to; /* the frame's bytes on the stack are [from, to) */
 };
-
-/* Fills `to`, innermost first, without the probed function itself. *cut: true if there are more frames. */
-size_t mp_attach_unwind(struct mp_attach_target *target, const struct mp_attach_event *event, const void *stack,
-                        struct mp_attach_native *to, size_t room, bool *cut);
-
-/* mp_attach_unwind_by_libunwind() does the same by libunwind, several times slower. False: memprof was built without
- * it. */
-bool mp_attach_has_libunwind(void);
-size_t mp_attach_unwind_by_libunwind(struct mp_attach_target *target, const struct mp_attach_event *event,
-                                     const void *stack, struct mp_attach_native *to, size_t room, bool *cut);
-
-/*
- * The addresses in the file of a function's returning instructions. 0: not all are known. We probe these instructions
- * because a return probe of the kernel would replace the return address on the stack. An exception that passes this
- * call would then end the program, and the program's own unwinders would fail. .eh_frame shows the instructions: after
- * a function has left its frame, a return or a jump follows.
- */
-size_t mp_attach_returns(struct mp_attach_module *module, uint64_t address, uint64_t bytes, uint64_t *to, size_t room);

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "attach/attach_target.h"
+#include "attach/attach_unwind.h"
 
 /* Registers in rules, by DWARF's numbers on x86-64. */
 enum { R_BX, R_BP, R_SP, R_12, R_13, R_14, R_15, R_IP, REGISTERS, R_NONE };

@@ -1,3 +1,4 @@
+#include "cli/completion.h"
 #include "cli/help.h"
 
 #include <string.h>
@@ -77,8 +78,7 @@ static void zsh_option(struct mp_buffer *out, const struct mp_command *command, 
 
 static void write_zsh(struct mp_buffer *out)
 {
-    mp_buffer_append_text(out, "#compdef memprof\n# zsh completion for memprof, " MADE
-                               "_memprof()\n{\n"
+    mp_buffer_append_text(out, "#compdef memprof\n# zsh completion for memprof, " MADE "_memprof()\n{\n"
                                "    local -a rows\n"
                                "    local end=${words[(i)--]}\n"
                                "    if ((CURRENT > end)); then # after --: another command\n"

@@ -7,8 +7,3 @@
 int mp_help_of_all(void);
 int mp_help_of_command(const struct mp_command *command);
 int mp_help_version(void);
-
-/* roff, for man(1); `command` NULL: the page of memprof itself */
-void mp_manual_write(struct mp_buffer *out, const struct mp_command *command);
-/* `shell`: bash, zsh or fish; false: another */
-bool mp_completion_write(struct mp_buffer *out, const char *shell);

@@ -3,6 +3,7 @@
 
 #include "analysis/categories/categories.h"
 #include "cli/help.h"
+#include "cli/manual.h"
 
 /* Appends text so that roff takes it literally: hyphens are escaped, and so are lines that would begin a request. */
 static void roff(struct mp_buffer *out, const char *text)

@@ -1,4 +1,5 @@
 #include "read/recording.h"
+#include "read/tables.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -38,14 +38,12 @@ void mp_read_release(struct memprof_recording *recording);
 
 /* The number of a text; 0 for NULL and "". Code that cannot go on without memory. */
 uint32_t mp_read_number(struct memprof_recording *recording, const char *text);
+
 /* Does the same for a text that lives as long as the recording. Much quicker for one that was asked for before. */
 uint32_t mp_read_number_kept(struct memprof_recording *recording, const char *text);
+
 /* The text of a number; NULL for 0 and unknown numbers. */
 const char *mp_read_text(const struct memprof_recording *recording, uint32_t number, size_t *length);
+
 /* One more than the highest number of a text. */
 uint32_t mp_read_texts(const struct memprof_recording *recording);
-
-/* Fills the table with that number in the list of mp_read_table_name(). Code that cannot go on without memory. */
-void mp_read_table_fill(struct memprof_recording *recording, size_t number, struct mp_read_table *table);
-/* NULL after the last. */
-const char *mp_read_table_name(size_t number);

@@ -12,6 +12,7 @@
 #include "model/steps_infer.h"
 #include "model/track.h"
 #include "read/recording.h"
+#include "read/tables.h"
 
 struct filling { /* what each function works on */
     struct memprof_recording *recording;

@@ -10,6 +10,7 @@
 
 #include "attach/attach_python.h"
 #include "attach/attach_target.h"
+#include "attach/attach_unwind.h"
 #include "wire/config.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -74,8 +75,8 @@ static void read_python(struct mp_attach_target *target, const uint8_t *data, si
             memcpy(&file, at + layout->code_file, sizeof file);
             memcpy(&lines, at + layout->code_lines, sizeof lines);
             memcpy(&first, at + layout->code_first_line, sizeof first);
-            const struct mp_attach_frame frame = {
-                (uint64_t)(uintptr_t)at, objects[i], mp_attach_tag(name, file, lines, first), 0};
+            const struct mp_attach_frame frame = {(uint64_t)(uintptr_t)at, objects[i],
+                                                  mp_attach_tag(name, file, lines, first), 0};
             (void)mp_attach_describe(target, &python, &frame, &code);
         }
     }

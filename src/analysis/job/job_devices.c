@@ -1,6 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/job/job_devices.h"
 #include "analysis/job/job_view.h"
 #include "base/memory.h"
 #include "base/order.h"

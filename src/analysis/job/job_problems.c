@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/job/job_problems.h"
 #include "analysis/job/job_view.h"
 #include "base/buffer.h"
 #include "base/intern.h"

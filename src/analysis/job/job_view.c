@@ -1,4 +1,6 @@
 #include "analysis/job/job_view.h"
+#include "analysis/job/job_devices.h"
+#include "analysis/job/job_problems.h"
 
 #include <stdlib.h>
 #include <string.h>

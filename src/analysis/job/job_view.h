@@ -81,7 +81,6 @@ struct mp_job_view {
 
 void mp_job_view_make(const struct mp_model *model, struct mp_job_view *view);
 void mp_job_view_free(struct mp_job_view *view);
-
 bool mp_job_is_unjudged(const struct mp_job_view *view, uint32_t process);
 
 /* The chosen track of a process; NULL: none. */
@@ -90,11 +89,9 @@ static inline const struct mp_job_track *mp_job_chosen(const struct mp_job_view 
     uint32_t track = view->chosen[process];
     return track == MP_NONE ? NULL : &view->model->job.tracks.at[track];
 }
+
 /* The peak of a process's chosen track; 0: no track. */
 uint64_t mp_job_peak_of(const struct mp_job_view *view, uint32_t process);
+
 /* A process's outstanding bytes at the end, on its chosen track. */
 uint64_t mp_job_end_of(const struct mp_job_view *view, uint32_t process);
-
-/* Parts of mp_job_view_make(). */
-void mp_job_find_devices(struct mp_job_view *view);
-void mp_job_find_problems(struct mp_job_view *view);

@@ -1,3 +1,4 @@
+#include "analysis/sites/step_groups.h"
 #include "analysis/sites/steps.h"
 
 #include <stdlib.h>

@@ -43,7 +43,6 @@ void mp_steps_report(const struct mp_model *model, uint16_t track, const struct 
 void mp_step_report_free(struct mp_step_report *report);
 
 /* Groups of the blocks at each step's peak: by category, module or any other group. Pure. */
-
 struct mp_step_group {
     uint32_t name; /* string id in `names`; MP_NONE: unknown */
     uint64_t most; /* the most bytes that it had at a step's peak */
@@ -56,8 +55,3 @@ struct mp_step_groups {
     size_t columns;
     uint64_t *bytes; /* of step N of the report and group G: bytes[N * columns + G's column] */
 };
-
-/* Finds the groups for the steps of a report. The result is the caller's. */
-void mp_step_groups_find(const struct mp_model *model, const struct mp_step_report *report,
-                         const struct mp_grouping *grouping, struct mp_step_groups *groups);
-void mp_step_groups_free(struct mp_step_groups *groups);

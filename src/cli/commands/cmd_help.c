@@ -1,4 +1,5 @@
 #include "cli/help.h"
+#include "cli/manual.h"
 #include "cli/output_file.h"
 
 static int run_help(const struct mp_invocation *invocation)

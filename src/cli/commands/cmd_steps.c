@@ -1,3 +1,4 @@
+#include "analysis/sites/step_groups.h"
 #include "cli/jobs/job.h"
 #include "cli/query.h"
 #include "output/report/steps.h"

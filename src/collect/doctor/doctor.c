@@ -1,4 +1,6 @@
 #include "collect/doctor/doctor.h"
+#include "collect/doctor/doctor_cupti.h"
+#include "collect/doctor/doctor_python.h"
 
 #include <dlfcn.h>
 #include <limits.h>

@@ -32,7 +32,6 @@ struct mp_checks {
 void mp_doctor_examine(struct mp_checks *checks);
 
 /* ---- only for the doctor's own files ---- */
-
 /* `advice` NULL: all is well. `found` and its arguments are those of printf. */
 void mp_doctor_add(struct mp_checks *checks, const char *name, enum mp_check_state state, const char *advice,
                    const char *found, ...) __attribute__((format(printf, 5, 6)));
@@ -40,10 +39,6 @@ void mp_doctor_add(struct mp_checks *checks, const char *name, enum mp_check_sta
 /* Runs `ask` in a child, which writes its findings to `out`. True if the child ended properly within ten seconds.
  * If it did not, *answer has what the child wrote until then. The child's other output is lost. */
 #define MP_ANSWER_ROOM 4096
+
 typedef void mp_doctor_question(FILE *out, const void *context);
 bool mp_doctor_ask(mp_doctor_question *ask, const void *context, char answer[MP_ANSWER_ROOM]);
-
-/* Adds checks of the first Python on the search path, and of its torch. *site: the folder of packages that contains
- * torch and the libraries installed with it (room of PATH_MAX); "": none. */
-void mp_doctor_python(struct mp_checks *checks, char *site);
-void mp_doctor_cupti(struct mp_checks *checks, const char *site);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "collect/doctor/doctor.h"
+#include "collect/doctor/doctor_cupti.h"
 
 /* The results of CUPTI (CUptiResult) that describe the machine. */
 enum {

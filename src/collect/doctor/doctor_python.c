@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "collect/doctor/doctor.h"
+#include "collect/doctor/doctor_python.h"
 #include "wire/c10.h"
 #include "wire/config.h"
 

@@ -1,4 +1,5 @@
 #include "collect/fold/fold.h"
+#include "collect/fold/fold_tables.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,6 +7,7 @@
 
 #include "base/order.h"
 #include "model/state/state.h"
+#include "model/state/state_write.h"
 
 /* A sampled counter. Only two of its values are kept. */
 struct counter {

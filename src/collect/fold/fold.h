@@ -36,7 +36,6 @@ enum mp_status mp_fold(const struct mp_written *from, uint64_t events, uint64_t 
  * The tables of a file, gathered while they are copied to another file, so that many small chunks become few. Texts
  * stay available. One thread at a time.
  */
-
 struct mp_fold_tables {
     MP_VEC(char) texts;     /* the texts of all strings, each NUL-terminated */
     MP_VEC(size_t) strings; /* offset of each string's text */
@@ -46,11 +45,3 @@ struct mp_fold_tables {
         size_t count;
     } rows[MP_CHUNK_STACKS + 1]; /* rows not yet written, by kind of chunk */
 };
-
-/* Takes a chunk of kinds 1 to 7. */
-enum mp_status mp_fold_tables_take(struct mp_fold_tables *tables, const struct mp_chunk *chunk,
-                                   struct mp_writer *writer, struct mp_error *error);
-enum mp_status mp_fold_tables_flush(struct mp_fold_tables *tables, struct mp_writer *writer, struct mp_error *error);
-/* The text of a string id; "" if there is none. */
-const char *mp_fold_tables_text(const struct mp_fold_tables *tables, uint32_t string);
-void mp_fold_tables_free(struct mp_fold_tables *tables);

@@ -1,3 +1,4 @@
+#include "collect/fold/fold_tables.h"
 #include "collect/fold/fold.h"
 
 #include <stdlib.h>

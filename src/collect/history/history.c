@@ -1,4 +1,6 @@
 #include "collect/history/history.h"
+#include "collect/history/history_join.h"
+#include "collect/history/history_now.h"
 
 #include <stdlib.h>
 #include <string.h>

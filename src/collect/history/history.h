@@ -35,7 +35,6 @@
  * is 42 for h0 = a0 and h1 = a1. It is 22 for a0 and a3, and 2 for a2 and a3. The last result wins. h0 = a2 with h1 =
  * a1 would not be in order.
  */
-
 /* An allocation as the recorder saw it. */
 struct mp_history_alloc {
     uint64_t time_ns, address, bytes;
@@ -52,13 +51,8 @@ struct mp_history_entry {
  * belong to the entry at any distance; later ones may do so only within this distance. */
 #define MP_HISTORY_EARLY_NS UINT64_C(2000000)
 #define MP_HISTORY_LATE_NS  UINT64_C(50000000)
+#define MP_HISTORY_ALLOCS   (UINT32_C(1) << 17)
 
-/* Fills alloc_of[entry] with an index into allocs, or MP_NONE. Both lists are in their allocator's order, and shorter
- * than 2^20; times of `allocs` never decrease. Sets *pairs to the number of pairs. False if memory is short. */
-bool mp_history_join(const struct mp_history_alloc *allocs, size_t alloc_count, const struct mp_history_entry *entries,
-                     size_t entry_count, uint32_t *alloc_of, size_t *pairs);
-
-#define MP_HISTORY_ALLOCS (UINT32_C(1) << 17)
 /* Most entries' times must differ from the recorder's by less than this; otherwise no entry counts. */
 #define MP_HISTORY_CLOSE_NS INT64_C(500000)
 #define MP_HISTORY_ENTRIES  (UINT32_C(1) << 18) /* most entries of one reading, and most parts of segments */
@@ -88,6 +82,7 @@ struct mp_history {
 /* Adds the next track (tracks come in order of their numbers). `followed`: whether to follow it. False: out of
  * memory. */
 bool mp_history_add_track(struct mp_history *history, bool followed);
+
 static inline bool mp_history_follows(const struct mp_history *history, uint16_t track)
 {
     return track < history->tracks.count && history->tracks.at[track].followed;
@@ -100,13 +95,5 @@ bool mp_history_event(struct mp_history *history, const struct mp_event *event);
  * blocks of the ledger get their requests, and history->requests grows. */
 enum mp_status mp_history_take(struct mp_history *history, struct mp_ledger *ledger, uint16_t track,
                                const struct mp_record *record, uint64_t moment_ns, struct mp_error *error);
-
-/* The memory that the allocators hold now: the segments of the last reading with the live blocks. A track is left out
- * unless it had no events since the reading, or its segments add up to the allocator's present total and contain all
- * live blocks. The caller frees *held, which starts empty. */
-enum mp_status mp_history_now(const struct mp_history *history, const struct mp_ledger *ledger,
-                              struct mp_history_held *held, struct mp_error *error);
-void mp_history_held_free(struct mp_history_held *held);
-
 uint64_t mp_history_bytes(const struct mp_history *history);
 void mp_history_free(struct mp_history *history);

@@ -1,3 +1,4 @@
+#include "collect/history/history_join.h"
 #include "collect/history/history.h"
 
 #include <stdlib.h>

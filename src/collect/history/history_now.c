@@ -2,6 +2,7 @@
 
 #include "base/order.h"
 #include "collect/history/history.h"
+#include "collect/history/history_now.h"
 #include "format/segments.h"
 
 static enum mp_status no_memory(struct mp_error *error)

@@ -1,4 +1,5 @@
 #include "collect/recording/recording_history.h"
+#include "collect/history/history_now.h"
 
 #include <stdio.h>
 

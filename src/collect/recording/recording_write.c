@@ -14,6 +14,7 @@
 #include "collect/recording/recording_bound.h"
 #include "collect/recording/recording_devices.h"
 #include "collect/recording/recording_history.h"
+#include "model/state/state_write.h"
 
 static enum mp_status recording_write_meanwhile(struct mp_recording *recording, struct mp_error *error);
 

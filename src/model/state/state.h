@@ -50,36 +50,27 @@ void mp_state_open(struct mp_state *state, const char *configuration, mp_state_t
  * seen. */
 enum mp_status mp_state_take(struct mp_state *state, struct mp_event *event, struct mp_event *missed, bool *known,
                              struct mp_error *error);
+
 /* True if an event may begin or end steps or regions. */
 static inline bool mp_state_is_boundary(unsigned type)
 {
     return type == MP_EVENT_STEP || type == MP_EVENT_REGION_BEGIN || type == MP_EVENT_REGION_END;
 }
+
 /* Takes an event for which mp_state_is_boundary() is true; *begins: whether it begins a step. Do not pass it to
  * mp_state_take() again. Ignores other events. */
 enum mp_status mp_state_boundary(struct mp_state *state, const struct mp_event *event, bool *begins,
                                  struct mp_error *error);
+
 /* Takes an event of a file, which has its block number. */
 enum mp_status mp_state_replay(struct mp_state *state, struct mp_event event, struct mp_error *error);
+
 /* Takes a file's chunk of events, base, labels, requests or past; ignores other kinds. *whole_base (may be NULL): true
  * if it was the last part of a base, which state->base then holds. */
 enum mp_status mp_state_chunk(struct mp_state *state, const struct mp_chunk *chunk, bool *whole_base,
                               struct mp_error *error);
+
 /* Gives live blocks their requests, and their labels up to that time. Later labels, and labels of blocks that have not
  * come, keep waiting. All others are dropped. False if memory is short. */
 bool mp_state_settle(struct mp_state *state, uint64_t until_ns);
-
-/* The number of events that mp_state_write() writes. */
-size_t mp_state_open_events(const struct mp_state *state);
-/* Writes the live blocks as a base. */
-enum mp_status mp_state_write_base(const struct mp_state *state, struct mp_writer *writer, struct mp_error *error);
-/* Writes the state into a file that has the same tables. First comes the past: events, steps, and peaks with their
- * sites. Then come the live blocks and waiting labels. Last come the window, the allocators' memory, the step and open
- * regions, as events of the present moment. `marks` are written with these events. */
-enum mp_status mp_state_write(struct mp_state *state, struct mp_writer *writer, const struct mp_ring_mark *marks,
-                              size_t mark_count, struct mp_error *error);
-/* Writes events. The events must be those that follow the events taken so far. */
-enum mp_status mp_state_write_events(const struct mp_state *state, struct mp_writer *writer,
-                                     const struct mp_event *events, size_t count, const struct mp_ring_mark *marks,
-                                     size_t mark_count, struct mp_error *error);
 void mp_state_close(struct mp_state *state);

@@ -1,3 +1,4 @@
+#include "model/state/state_write.h"
 #include "model/state/state.h"
 
 static enum mp_status no_memory(struct mp_error *error)

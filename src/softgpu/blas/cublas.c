@@ -1,6 +1,7 @@
 /* The stand-in of cuBLAS: handles, their settings, and products that compute nothing. It allocates no memory of its
  * own: PyTorch gives each handle and stream a workspace. Each handle is different, so that PyTorch can distinguish
  * them. */
+#include "softgpu/blas/cublas.h"
 #include "softgpu/blas/blas.h"
 
 #include <stddef.h>

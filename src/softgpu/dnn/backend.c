@@ -3,7 +3,9 @@
  * set. Every graph has one engine, and running the engine's plan does nothing. Only cuDNN knows the workspace of the
  * engine that it would choose. The stand-in's engine takes none, and the recording says so (workspaces.c).
  */
+#include "softgpu/blas/cublas.h"
 #include "softgpu/dnn/dnn.h"
+#include "softgpu/dnn/workspaces.h"
 
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 /* The stand-in of cuDNN: its version and handles. */
+#include "softgpu/blas/cublas.h"
 #include "softgpu/dnn/dnn.h"
 
 #include <stdlib.h>

@@ -2,6 +2,7 @@
  * Convolutions and normalisations through cuDNN's older functions. Only cuDNN knows which algorithm it would choose,
  * and thus the workspace. The stand-in's algorithm takes none, and the recording says so.
  */
+#include "softgpu/dnn/workspaces.h"
 #include "softgpu/dnn/dnn.h"
 
 #include <memprof.h>
@@ -54,7 +55,7 @@ FIND(cudnnFindConvolutionBackwardFilterAlgorithmEx)
 #define CONVOLUTION_BYTES(name)                                                                                        \
     EXPORTED int name(void *handle, void *a, void *b, void *convolution, void *c, int algorithm, size_t *bytes)        \
     {                                                                                                                  \
-        return softdnn_workspace(bytes);                                                                                         \
+        return softdnn_workspace(bytes);                                                                               \
     }
 CONVOLUTION_BYTES(cudnnGetConvolutionForwardWorkspaceSize)
 CONVOLUTION_BYTES(cudnnGetConvolutionBackwardDataWorkspaceSize)

@@ -13,6 +13,7 @@
 
 #include <memprof.h>
 
+#include "softgpu/blas/cublas.h"
 #include "softgpu/driver_function.h"
 
 #define EXPORTED __attribute__((visibility("default")))

@@ -4,7 +4,10 @@
  * each launch the driver gets the value, which the same thread's next read-back returns (driver/values.c). The names
  * are those of device functions, which compiled code registers; all are PyTorch's and CUB's.
  */
+#include "softgpu/runtime/answers.h"
+#include "softgpu/runtime/kernels.h"
 #include "softgpu/runtime/runtime.h"
+#include "softgpu/runtime/truths.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 /* The devices' properties, as each version of the runtime returns them, and which devices reach each other. */
 #include "softgpu/runtime/runtime.h"
+#include "softgpu/runtime/start.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,6 @@
 /* The kernels that compiled code registers when it is loaded, found by their function. */
+#include "softgpu/runtime/kernels.h"
+#include "softgpu/runtime/answers.h"
 #include "softgpu/runtime/runtime.h"
 
 #include <pthread.h>

@@ -1,5 +1,8 @@
 /* Compiled code registers kernels and launches them. The kernels do nothing. */
+#include "softgpu/runtime/answers.h"
+#include "softgpu/runtime/kernels.h"
 #include "softgpu/runtime/runtime.h"
+#include "softgpu/runtime/start.h"
 
 #include <stdlib.h>
 

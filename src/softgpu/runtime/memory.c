@@ -1,5 +1,7 @@
 /* Memory and copies: calls of the driver in the thread's context. */
 #include "softgpu/runtime/runtime.h"
+#include "softgpu/runtime/start.h"
+#include "softgpu/runtime/truths.h"
 
 #include <string.h>
 

@@ -91,58 +91,20 @@ struct soft_driver {
     RUNTIME_NEEDS(MEMBER)
 #undef MEMBER
 };
+
 extern struct soft_driver soft_driver;
 extern __thread int softrt_device; /* the thread's current device */
 
-/* Makes sure that the driver was found and cuInit() succeeded. */
-cudaError_t softrt_initialized(void);
-/* Makes sure that the thread's device is current and its primary context exists. */
-cudaError_t softrt_ready(void);
-bool softrt_has_device(int device);
-/* The driver's function of that name for a version, from cuGetProcAddress(); NULL: there is none. */
-void *softrt_find(const char *name, int version);
-/* Sets the next result of cudaGetLastError(); returns `error`. */
-cudaError_t softrt_keep(cudaError_t error);
-
 /* ---- the kernels that compiled code registers (kernels.c) ---- */
-
 struct softrt_kernel {
     const void *function;
     const char *name;             /* name of the device function; valid as long as the wrapper */
     const void *wrapper;          /* wrapper of the fat binary with its code; NULL: unknown */
     int answer, elements, follow; /* facts that answers.c derives from the name; `answer` 0: not derived yet */
 };
-void softrt_register_kernel(const void *function, const char *name, const void *wrapper);
-/* Finds a registered kernel. False: no code registered it; `kernel` then has no name. Any thread. */
-bool softrt_find_kernel(const void *function, struct softrt_kernel *kernel);
-/* Lets the driver ask for the code of kernels. Called once. */
-void softrt_offer_images(void);
-
-/* ---- made-up results of kernels (answers.c) ---- */
-
-/* Fills in `answer`, `elements` and `follow` by the kernel's name. Called once for each kernel, under the lock of
- * kernels.c. */
-void softrt_look_at_name(struct softrt_kernel *kernel);
-/* Called after the thread has launched the kernel. */
-void softrt_expect_answer(const void *function, void *const *arguments);
 
 /* ---- the contents of boolean tensors (truths.c) ---- */
-
 enum softrt_truth { SOFTRT_UNKNOWN, SOFTRT_FALSE, SOFTRT_TRUE };
-/* How truths.c follows a kernel of that name; 0: not at all. Called once for each kernel. */
-int softrt_follow_of(const char *name);
-/* Called when the thread launches a kernel that is followed. `written`: what a kernel writes that no row knows. Returns
- * the result; *at gets its address, if that is known. */
-enum softrt_truth softrt_follow_truths(int follow, const char *name, void *const *arguments, enum softrt_truth written,
-                                       uint64_t *at);
-/* Called when the thread sets memory. */
-void softrt_forget_truth(const void *at);
-/* Called when the thread copies one tensor to another. */
-void softrt_copy_truths(const void *to, const void *from);
-/* Called when the thread launches a reduction to booleans (all, any). Returns its result, or `otherwise` if that is
- * unknown. */
-enum softrt_truth softrt_reduce_truths(void *const *arguments, enum softrt_truth otherwise, uint64_t *at);
-bool softrt_is_device_address(uint64_t address);
 
 /* Defines FUNCTION(parameters) as the driver's call, in the thread's context. */
 #define FORWARD(function, parameters, call)                                                                            \

@@ -1,4 +1,6 @@
 /* Finds the driver, and the thread's device and context; stores the last error. */
+#include "softgpu/runtime/start.h"
+#include "softgpu/runtime/kernels.h"
 #include "softgpu/runtime/runtime.h"
 
 #include <dlfcn.h>

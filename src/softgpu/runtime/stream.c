@@ -1,5 +1,6 @@
 /* Streams, events and graphs: calls of the driver. */
 #include "softgpu/runtime/runtime.h"
+#include "softgpu/runtime/start.h"
 
 FORWARD(cudaStreamCreateWithPriority, (cudaStream_t * to, unsigned flags, int priority),
         cuStreamCreateWithPriority(to, flags, priority))

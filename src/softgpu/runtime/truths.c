@@ -8,7 +8,9 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "softgpu/runtime/answers.h"
 #include "softgpu/runtime/runtime.h"
+#include "softgpu/runtime/truths.h"
 
 enum follow { NOT_LOOKED_AT, NOTHING, WRITES, FILLS, COPIES, EQUALS, SAME, ORS, ANDS, NOTS };
 

@@ -4,6 +4,7 @@
 
 #include "analysis/leaks/leaks.h"
 #include "analysis/sites/peak.h"
+#include "analysis/sites/step_groups.h"
 #include "analysis/sites/steps.h"
 #include "model/builder.h"
 #include "unit/model/scene.h"

@@ -1,4 +1,5 @@
 #include "collect/history/history.h"
+#include "collect/history/history_now.h"
 
 #include "unit/suite.h"
 
