@@ -279,8 +279,8 @@ static void print_fit(const struct mp_plan_outcome *outcome, const struct mp_pla
     else
         mp_message("does not fit, by %s: reserved %s, allocated %s at the peak", mp_format_bytes(room, outcome->over),
                    reserved, allocated);
-    mp_message("allocated and reserved are PyTorch's own; context and libraries take another %s (estimated)%s", other,
-               (const char *)unknown.data);
+    mp_message("%scontext and libraries take another %s (estimated)%s",
+               *plan->torch ? "allocated and reserved are PyTorch's own; " : "", other, (const char *)unknown.data);
     mp_buffer_free(&unknown);
 }
 
