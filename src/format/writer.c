@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/sendfile.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -383,6 +384,13 @@ enum mp_status mp_writer_finish(struct mp_writer *writer, struct mp_error *error
     mp_writer_abandon(writer);
     if (close(fd) && errno != EINTR && !status) status = mp_fail_errno(error, "cannot close the recording");
     return status;
+}
+
+bool mp_writer_is_replaced(const struct mp_writer *writer, const char *path)
+{
+    struct stat own, there;
+    return !fstat(writer->fd, &own) && !stat(path, &there) &&
+           (own.st_dev != there.st_dev || own.st_ino != there.st_ino);
 }
 
 enum mp_status mp_writer_redirect(struct mp_writer *writer, int fd, struct mp_error *error)

@@ -108,6 +108,19 @@ class Programs(Recording):
             for path in self.files():
                 self.assertGreater(self.counts(path)[0], 0)
 
+    def test_of_two_in_one_file_one_is_lost(self):
+        """The other recorder's file comes to the name as --force puts it there, by rename."""
+        self.snapshot(GUEST, "plain", 10)
+        other = (self.folder / "other").resolve()
+        self.file.rename(other)
+        wait = f"until [ -e {self.file} ]; do sleep 0.01; done; cp {other} {other}.2; mv {other}.2 {self.file}"
+        result = self.snapshot(GUEST, "beside", 100, options=["--force"],
+                               env=os.environ | {"GUEST_COMMAND": wait})
+        self.assertIn("this recording is lost: another program has put a file of its own in its place", result.stderr)
+        self.assertNotIn("complete", result.stderr)
+        self.assertEqual(self.file.read_bytes(), other.read_bytes())
+        self.assertEqual(spools_of(self.folder), [])
+
     def test_static_program(self):
         source = self.folder / "static.c"
         source.write_text("int main(void) { return 5; }\n")

@@ -543,6 +543,11 @@ bool mp_snapshot_report(const struct mp_collector_result *result, const struct m
     mp_vec_each (const struct mp_recording_summary, summary, &result->recordings) {
         whole &= !summary->failed && !summary->dropped;
         if (!summary->failed) continue;
+        if (summary->replaced) {
+            mp_message("%s: this recording is lost: %s. Give each run a file of its own",
+                       mp_shown_path(shown, summary->path), summary->failure.text);
+            continue;
+        }
         mp_message("%s: the recording stopped early: %s. Earlier events are readable, the last ones wait in shared "
                    "memory for memprof recover, and %s dropped",
                    summary->path ? mp_shown_path(shown, summary->path) : "snapshot", summary->failure.text,

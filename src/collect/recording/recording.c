@@ -316,6 +316,7 @@ void mp_recording_finish(struct mp_recording *recording, struct mp_recording_sum
     struct mp_error error;
     struct mp_recording_memory memory;
     mp_recording_memory(recording, &memory);
+    bool replaced = recording->writer && recording->path && mp_writer_is_replaced(recording->writer, recording->path);
     if (recording->writer && !recording->failed) {
         enum mp_status status = mp_recording_bound_end(recording, &error);
         if (!status) status = mp_recording_write_end(recording, &error);
@@ -334,6 +335,9 @@ void mp_recording_finish(struct mp_recording *recording, struct mp_recording_sum
     recording->path = NULL;
     summary->failed = recording->failed;
     summary->failure = recording->failure;
+    summary->replaced = replaced;
+    if (replaced)
+        summary->failed = mp_fail(&summary->failure, MP_IO, "another program has put a file of its own in its place");
 }
 
 void mp_recording_free(struct mp_recording *recording, bool remove_spool)

@@ -45,6 +45,7 @@ struct mp_recording_summary {
     char track_id[MP_ID_TEXT];
     enum mp_status failed;
     struct mp_error failure;
+    bool replaced; /* failed: another program put its file in place of ours, which is lost */
 };
 
 /* Call it before mp_recording_end(). `why`: one sentence on what this recording, or others of the command, will

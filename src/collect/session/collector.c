@@ -43,7 +43,7 @@ static void take_finished(struct mp_collector *collector, struct mp_finished *fi
     if (units > collector->result->units_seen) collector->result->units_seen = units;
     bool worth_reporting = finished->summary.path || finished->summary.failed;
     if (!worth_reporting && !*collector->result->note) keep_note(finished->recording, collector->result);
-    mp_recording_free(finished->recording, !finished->summary.failed);
+    mp_recording_free(finished->recording, !finished->summary.failed || finished->summary.replaced);
     if (!worth_reporting || !mp_vec_push(&collector->result->recordings, finished->summary))
         free(finished->summary.path);
 }

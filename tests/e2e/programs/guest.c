@@ -215,6 +215,12 @@ static int close_all(void)
     return fd != 3;
 }
 
+static int beside(void)
+{
+    blocks(numbers[0], true);
+    return system(getenv("GUEST_COMMAND")) ? 1 : 0;
+}
+
 static int clear_environment(void)
 {
     clearenv();
@@ -347,6 +353,7 @@ int main(int argc, char **argv)
         {"small-stacks", small_stacks},
         {"many-threads", many_threads},
         {"close-all", close_all},
+        {"beside", beside},
         {"clear-environment", clear_environment},
         {"outlive", outlive},
         {"interrupted", interrupted},
