@@ -39,6 +39,7 @@ CLIMB_AT_ONCE = 64  # tensors that climb together, and objects whose referrers o
 # every existing reference
 CLIMB_AS_ONE = 16  # so many objects add at most as much to a call as it takes for none
 CLIMB_MOST = 500  # objects above one
+DEAD_NS, DEAD_PERCENT = 2_000, 10  # for each object Python lists; of the budget: the search for what is unreachable
 HOME_MOST = 2000  # objects on the way from one back to it
 LISTED = re.compile(r"[\w.()<>]+\[\*\]")  # the path of a list's entries
 HEAD_START = 8  # levels that one frame's locals are walked before those of the frame that it calls: four attributes
@@ -153,6 +154,7 @@ class Look:
         self._frames.read()
         self._kinds = {}
         self._find_tensors()
+        dead = self._unreachable()
         self._names, self._idle = naming.Names(self), holders_idle.Idle(self)
         self._reader = graphs.SavedReader(self.torch, self._saved, self.miss)
         self._may_read_graph = not self._frames.in_backward
@@ -165,6 +167,8 @@ class Look:
         del tiers, groups
         self._frames.forget()
         if self._may_climb():
+            self._settle_dead(dead)
+            dead = None
             self._climb()
         if self._stop:
             self.miss(f"the look was {self._stop} ({self._budget_ns // 1_000_000} ms): {len(self._order)} of some "
@@ -381,6 +385,52 @@ class Look:
                     self._left.add(address)
         if self._wanted is not None:
             self._left = set(self._wanted)
+
+    def _unreachable(self):
+        """By address, the objects that Python's collector would free now, as it finds them: references to them come
+        only from one another. A program that froze its heap leaves few objects to ask. {}: there are too many."""
+        objects = self._objects
+        if self._under is not None or len(objects) * DEAD_NS > self._budget_ns * DEAD_PERCENT // 100:
+            return {}
+        found = collections.Counter(map(id, self._found))
+        found.update(map(id, objects))
+        inside = collections.Counter(map(id, itertools.chain.from_iterable(map(gc.get_referents, objects))))
+        alone = [object()]
+        for each in alone:
+            ours = sys.getrefcount(each) - 1  # of this loop
+        each = None
+        dead, reached = {}, []
+        for each in objects:
+            dead[id(each)] = each
+        for each in objects:  # and `dead`
+            if sys.getrefcount(each) > inside[id(each)] + found[id(each)] + 1 + ours:
+                reached.append(each)
+        for each in reached:  # and those that are added meanwhile
+            if dead.pop(id(each), None) is not None:
+                reached.extend(child for child in gc.get_referents(each) if id(child) in dead)
+        return dead
+
+    def _settle_dead(self, dead):
+        """If the walk was not whole, a graph that it did not meet may hold such tensors, too."""
+        tensors = [each for each in self._found if id(each) in dead and self._tensors[id(each)] in self._left]
+        if not tensors or not self.complete and not all(
+                self.base.is_leaf.__get__(each) for each in self._found if self._seen.get(id(each), -1) < 0):
+            return
+        above = collections.defaultdict(list)
+        for each in dead.values():
+            for child in gc.get_referents(each):
+                if id(child) in dead:
+                    above[id(child)].append(each)
+        for tensor in tensors:
+            group = [tensor]
+            seen = {id(tensor)}
+            for each in group:  # and those that are added meanwhile
+                more = [] if len(group) >= CLIMB_MOST else [one for one in above[id(each)] if id(one) not in seen]
+                seen.update(map(id, more))
+                group.extend({id(one): one for one in more}.values())
+            top = naming.telling(group)
+            if self._tensors[id(tensor)] in self._left and len(group) > 1 and id(top) not in self._seen:
+                self._top(top, Edge("cycle", naming.cycle_text(group), None, True))
 
     def address_of(self, tensor):
         """The address of its storage; 0: none."""

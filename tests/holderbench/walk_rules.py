@@ -571,9 +571,36 @@ def test_many_cycles_take_no_more_looks_at_all_objects_than_one():
         gc.collect()
         return len(calls)
 
+    share, holders.DEAD_PERCENT = holders.DEAD_PERCENT, 0  # as if there were too many objects to ask each
     one = calls_for(1)
     held(calls_for(40) == one > 0)
     held(calls_for(150) < 10 * one)
+    holders.DEAD_PERCENT = share
+
+
+def test_of_few_objects_the_unreachable_ones_are_known_without_a_climb():
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    box, used = Box(), Box()
+    for each in box, used:
+        each.me, each.kept = [[[each]]], torch.zeros(8)
+    addresses = [box.kept.data_ptr(), used.kept.data_ptr()]
+    box, ask, calls = None, gc.get_referrers, []
+    gc.get_referrers = lambda *objects: calls.append(objects) or ask(*objects)
+    try:
+        found, looked = look(addresses)
+    finally:
+        gc.get_referrers = ask
+        gc.enable()
+        gc.unfreeze()
+    held(not calls and looked.complete, looked.notes)
+    held({(each.path, each.certain, *each.addresses) for each in found} ==
+         {("a cycle of Box that gc has not collected yet → kept", True, addresses[0]),
+          ("test_of_few_objects_the_unreachable_ones_are_known_without_a_climb().used.kept", True, addresses[1])},
+         [each.path for each in found])
+    found = looked = used = None
+    gc.collect()
 
 
 class Box:

@@ -58,13 +58,22 @@ static bool is_dead(const struct finder *f, const struct mp_model_holder *row)
     return mp_holder_is_cycle(&holder);
 }
 
-/* The most blocks of a site that were in use at one look that saw everything; 0: none. */
+/* A look that found some of a site's blocks dead, or saw everything, knows which of the others were in use. */
+static bool tells_dead(const struct finder *f, const uint32_t *siblings, size_t count, uint32_t look)
+{
+    bool tells = f->model->looks.at[look].complete;
+    for (size_t i = 0; !tells && i < count; i++)
+        tells = f->row_of[siblings[i]] && f->is_dead[siblings[i]] && f->row_of[siblings[i]]->since == look;
+    return tells;
+}
+
+/* The most blocks of a site that were in use at one look that tells; 0: none. */
 static size_t most_used(const struct finder *f, const uint32_t *siblings, size_t count)
 {
     size_t most = 0;
     for (uint32_t look = 0; look < f->model->looks.count; look++) {
-        size_t used = 0;
-        for (size_t i = 0; f->model->looks.at[look].complete && i < count; i++) {
+        size_t used = 0, asked = tells_dead(f, siblings, count, look) ? count : 0;
+        for (size_t i = 0; i < asked; i++) {
             const struct mp_model_holder *row = f->row_of[siblings[i]];
             used += row && row->look >= look && lives_at(f, siblings[i], f->look_at[look]) &&
                     (row->since > look || !f->is_dead[siblings[i]]);
