@@ -271,6 +271,7 @@ class Plan(unittest.TestCase):
             self.assertEqual(([one["use"] for one in plan["read_backs"]], plan["kernels_known"]), (["way"], known))
             said = f"conditions are known for PyTorch 2.6, 2.7, 2.9, 2.11 and 2.15: with {version} some may be false"
             self.assertEqual(said in result.stderr, not known, result.stderr)
+            self.assertEqual(result.stderr.count(f"plan was never tried with PyTorch {version}"), not known)
             self.assertEqual("conditions are known for PyTorch" in harness.memprof("info", self.path).stdout,
                              not known)
 
@@ -292,6 +293,19 @@ class Plan(unittest.TestCase):
                                  self.folder / "program.py", **more)
         self.assertEqual(result.returncode, status, result.stderr)
         return result
+
+    def test_functions_that_are_not_imitated(self):
+        result = self.script("take(1 << 20)\ndriver = ctypes.CDLL('libcuda.so.1')\nfor _ in range(2):\n"
+                             "    print(cuda.cudaArrayGetPlane(), driver.cuArrayGetPlane())\n"
+                             "cuda.cudaGetErrorString.restype = ctypes.c_char_p\nprint(cuda.cudaGetErrorString(801))\n")
+        self.assertEqual(result.stdout, "801 801\n" * 2 + "b'operation not supported'\n")
+        line = 1 + (self.folder / "program.py").read_text().split("\n").index(
+            "    print(cuda.cudaArrayGetPlane(), driver.cuArrayGetPlane())")
+        names = ["libcudart's cudaArrayGetPlane()", "libcuda's cuArrayGetPlane()"]
+        for name in names:
+            self.assertEqual(result.stderr.count(f"the stand-in GPU does not imitate {name}"), 1, result.stderr)
+        self.assertEqual(result.stderr.count(f"program.py:{line}  print(cuda."), 2, result.stderr)
+        self.assertEqual([one["function"] for one in harness.answer("info", self.path)["plan"]["not_imitated"]], names)
 
     def test_how_programs_end(self):
         ends = {"sys.exit(3)": (3, "the command failed, with status 3"),

@@ -19,6 +19,7 @@
 #define RECURRENT       "plan: recurrent"
 #define HIDDEN          "plan: hidden"
 #define DRIVER          "plan: driver "
+#define NOT_IMITATED    "plan: not imitated " /* src/softgpu/stub.h */
 #define JAX             "plan: jax "
 #define XLA             "plan: xla "
 #define BFC             "plan: bfc "
@@ -212,6 +213,9 @@ void mp_plan_find(const struct mp_model *model, struct mp_plan *plan)
             snprintf(plan->torch, sizeof plan->torch, "%s", name + strlen(TORCH));
         } else if (!strncmp(name, DRIVER, strlen(DRIVER))) {
             read_share(plan, name + strlen(DRIVER));
+        } else if (!strncmp(name, NOT_IMITATED, strlen(NOT_IMITATED))) {
+            struct mp_plan_missing one = {name + strlen(NOT_IMITATED), note->stack};
+            mp_vec_add(&plan->missing, one);
         } else if (!strncmp(name, JAX, strlen(JAX))) {
             snprintf(plan->xla.version, sizeof plan->xla.version, "%s", name + strlen(JAX));
         } else if (!strncmp(name, XLA, strlen(XLA))) {
@@ -244,13 +248,24 @@ void mp_plan_find(const struct mp_model *model, struct mp_plan *plan)
         qsort(plan->read_backs.at, plan->read_backs.count, sizeof *plan->read_backs.at, by_weight);
 }
 
+/* True if one of the versions MP_PLAN_KERNELS or MP_PLAN_TRIED ran, or no PyTorch. */
+static bool is_tried(const struct mp_plan *plan, const char *versions)
+{
+    unsigned minor, tried;
+    if (!*plan->torch) return true;
+    for (const char *at = versions; sscanf(plan->torch, "2.%u", &minor) == 1 && (at = strstr(at, "2.")); at++)
+        if (sscanf(at, "2.%u", &tried) == 1 && tried == minor) return true;
+    return false;
+}
+
+bool mp_plan_is_tried(const struct mp_plan *plan)
+{
+    return is_tried(plan, MP_PLAN_TRIED);
+}
+
 bool mp_plan_kernels_known(const struct mp_plan *plan)
 {
-    static const unsigned tried[] = {6, 7, 9, 11, 15}; /* of PyTorch 2: MP_PLAN_KERNELS */
-    unsigned minor = 0;
-    for (size_t i = 0; sscanf(plan->torch, "2.%u", &minor) == 1 && i < sizeof tried / sizeof *tried; i++)
-        if (tried[i] == minor) return true;
-    if (!*plan->torch) return true;
+    if (is_tried(plan, MP_PLAN_KERNELS)) return true;
     for (size_t i = 0; i < plan->read_backs.count; i++)
         if (plan->read_backs.at[i].use != MP_PLAN_VALUE) return false;
     return true;
@@ -260,4 +275,5 @@ void mp_plan_free(struct mp_plan *plan)
 {
     mp_vec_free(&plan->read_backs);
     mp_vec_free(&plan->estimated);
+    mp_vec_free(&plan->missing);
 }

@@ -36,6 +36,12 @@ struct mp_plan_estimate {
     uint64_t bytes; /* MP_BYTES_UNKNOWN: an unknown amount */
 };
 
+/* A function of the driver or of NVIDIA's libraries that the stand-in GPU does not imitate. */
+struct mp_plan_missing {
+    const char *name; /* "libcudart's cudaArrayGetInfo()"; the model's */
+    uint32_t stack;   /* of its first call */
+};
+
 /* What XLA said of its own memory (libmemprof_plan/xla.py), in bytes; a program may be one of many. */
 struct mp_plan_xla {
     char version[32];                              /* JAX's; "": no JAX */
@@ -56,6 +62,7 @@ struct mp_plan {
     unsigned devices, rank, world;
     MP_VEC(struct mp_plan_read_back) read_backs; /* first the ones that decide sizes, then by count */
     MP_VEC(struct mp_plan_estimate) estimated;
+    MP_VEC(struct mp_plan_missing) missing;
     uint64_t estimated_bytes, read_back_count;
 };
 
@@ -68,7 +75,11 @@ void mp_plan_free(struct mp_plan *plan);
 /* The versions on which tests/plan/check_torch.py passes: the names of kernels show whether a value is read back as a
  * truth or as a count. */
 #define MP_PLAN_KERNELS "2.6, 2.7, 2.9, 2.11 and 2.15"
-/* False if another version of PyTorch ran and values were read back as truths or counts. */
+/* The versions of tests/plan/check_matrix.py, and 2.6. */
+#define MP_PLAN_TRIED "2.6, 2.7, 2.9, 2.11, 2.13 and 2.15"
+/* False if another version of PyTorch ran. */
+bool mp_plan_is_tried(const struct mp_plan *plan);
+/* False if another version of PyTorch than those of MP_PLAN_KERNELS ran and values were read back as truths or counts. */
 bool mp_plan_kernels_known(const struct mp_plan *plan);
 /* "size", "way", "value" */
 const char *mp_plan_use_name(enum mp_plan_use use);

@@ -203,6 +203,25 @@ static void print_place(const struct mp_model *model, const struct mp_plan_read_
     mp_stack_lines_free(&lines);
 }
 
+/* What the stand-in GPU lacks, and which version was never tried. */
+static void print_unknown(const struct mp_model *model, const struct mp_plan *plan)
+{
+    for (size_t i = 0; i < plan->missing.count; i++) {
+        struct mp_stack_lines lines = {0};
+        mp_stack_resolve(model, plan->missing.at[i].stack, &lines);
+        const struct mp_stack_line *line = mp_stack_headline(&lines);
+        char place[256] = "(no Python)", source[96];
+        if (line && line->file) snprintf(place, sizeof place, "%s:%u", mp_path_short(line->file), line->line);
+        mp_message("the stand-in GPU does not imitate %s, and the memory that it needs is unknown: %s  %s",
+                   plan->missing.at[i].name, place, line ? source_line(line, source, sizeof source) : "");
+        mp_stack_lines_free(&lines);
+    }
+    if (!mp_plan_is_tried(plan))
+        mp_message("plan was never tried with PyTorch %.*s, only with " MP_PLAN_TRIED
+                   ": the memory of its libraries, such as cuBLAS's workspaces, may differ",
+                   (int)strcspn(plan->torch, " "), plan->torch);
+}
+
 static void print_read_backs(const struct mp_model *model, const struct mp_plan *plan)
 {
     size_t count = plan->read_backs.count, sizes = 0;
@@ -387,6 +406,7 @@ static void print_program(const struct mp_model *model, const struct mp_plan_out
     print_fit(outcome, device, plan, exit_status);
     if (!plan->xla.limit) print_peak(model, find_track(model));
     print_read_backs(model, plan);
+    print_unknown(model, plan);
     if (plan->world > 1)
         mp_message(
             "rank %u of %u, alone: buffers for data of the other ranks kept their contents%s", plan->rank, plan->world,

@@ -187,6 +187,12 @@ static const struct mp_column estimate_columns[] = {
     {NULL},
 };
 
+static const struct mp_column missing_columns[] = {
+    {NULL, "function", MP_NAME, MP_MEMBER(struct mp_plan_missing, name)},
+    {NULL, "stack", MP_SITE, MP_MEMBER(struct mp_plan_missing, stack)},
+    {NULL},
+};
+
 void mp_plan_json(struct mp_json *json, const struct mp_model *model)
 {
     struct mp_plan plan;
@@ -220,6 +226,8 @@ void mp_plan_json(struct mp_json *json, const struct mp_model *model)
         mp_rows_json(json, "read_backs",
                      &MP_ROWS(read_back_columns, plan.read_backs.at, plan.read_backs.count, .model = model));
         mp_rows_json(json, "estimated", &MP_ROWS(estimate_columns, plan.estimated.at, plan.estimated.count));
+        mp_rows_json(json, "not_imitated",
+                     &MP_ROWS(missing_columns, plan.missing.at, plan.missing.count, .model = model));
         mp_json_end_object(json);
     }
     mp_plan_free(&plan);
