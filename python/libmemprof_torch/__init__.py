@@ -18,7 +18,7 @@ def start(torch, after_import=lambda name, then: None):
     """Turns on the parts that this torch supports, once in a process; nothing without a recorder. `after_import(name,
     then)` calls then(module) once it is imported."""
     import libmemprof
-    from libmemprof_torch import (compiled, guarded, history, holders, holders_filled,
+    from libmemprof_torch import (compiled, guarded, history, holders, holders_census, holders_filled,
                                   holders_graphs, holders_idle, holders_last, holders_looks, holders_names, loaders,
                                   modules, operators, optimizers, pools, regions, roles, servers)
 
@@ -42,9 +42,10 @@ def start(torch, after_import=lambda name, then: None):
     _begin(api, "operators", "the log of operators", lambda: operators.start(api, torch))
     _begin(api, "holder_due", "what holds tensors", lambda: holders_looks.start(api, torch))
     _begin(api, "shim", "Dynamo",
-           lambda: hide_from_dynamo(torch, (sys.modules[__name__], compiled, guarded, history, holders, holders_filled,
-                                            holders_graphs, holders_idle, holders_last, holders_looks, holders_names,
-                                            loaders, modules, operators, optimizers, pools, regions, roles, servers)))
+           lambda: hide_from_dynamo(torch, (
+               sys.modules[__name__], compiled, guarded, history, holders, holders_census, holders_filled, holders_graphs,
+               holders_idle, holders_last, holders_looks, holders_names, loaders, modules, operators, optimizers, pools,
+               regions, roles, servers)))
 
 
 parts = {}
@@ -119,6 +120,9 @@ def hide_from_dynamo(torch, modules):
         for found in list(vars(module).values()):
             functions = vars(found).values() if isinstance(found, type) else (found,)
             for function in functions:
+                function = getattr(function, "__func__", function)  # of a static method
+                while isinstance(function, types.FunctionType) and function.__code__.co_filename != module.__file__:
+                    function = getattr(function, "__wrapped__", None)  # the wrapper is another module's
                 if isinstance(function, types.FunctionType):
                     for code in _codes(function.__code__):
                         skip(code)

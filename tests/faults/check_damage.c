@@ -92,7 +92,8 @@ static const struct row {
 #define ROWS (sizeof rows / sizeof *rows)
 
 /* Commands that read no recording. */
-static const char *const others[] = {"snapshot", "attach", "top", "plan", "import", "doctor", "mcp", "help"};
+static const char *const others[] = {"snapshot", "attach",  "top", "plan",       "import",
+                                     "doctor",   "measure", "mcp", "completion", "help"};
 
 struct result {
     int status;
