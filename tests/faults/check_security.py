@@ -254,7 +254,7 @@ class WhileItRuns(harness.Churning):
             said.append(struct.unpack("<IIII240s", connection.recv(512)))
         self.assertLessEqual(most, 1 + 16)  # the program is one
         refused = {text.rstrip(b"\0") for _, _, status, _, text in said if status}
-        self.assertLessEqual(len(refused), 2)  # answers and looks each have a bound
+        self.assertLessEqual(len(refused), 1, refused)
         self.assertTrue(all(b"ask again" in text for text in refused), refused)
         self.assertGreaterEqual(sum(not status for _, _, status, _, _ in said), 16)
         self.end()

@@ -42,7 +42,7 @@ struct mp_plan_missing {
     uint32_t stack;   /* of its first call */
 };
 
-/* What XLA said of its own memory (libmemprof_plan/xla.py), in bytes; a program may be one of many. */
+/* XLA's own numbers of its memory (libmemprof_plan/xla.py), in bytes. A program may be one of many. */
 struct mp_plan_xla {
     char version[32];                              /* JAX's; "": no JAX */
     char program[64];                              /* the compiled program with the highest peak; "": none */
