@@ -166,6 +166,12 @@ void world_reserved(struct world *world, enum world_track track, uint64_t bytes)
     push(world, (struct mp_event){.type = MP_EVENT_RESERVED, .track = (uint16_t)track, .bytes = bytes});
 }
 
+void world_move_to_host(struct world *world)
+{
+    world->strings.at[STRING_DEVICE] = (struct mp_string_entry){"cpu", 3};
+    world->strings.at[STRING_PROCESS] = (struct mp_string_entry){"cpu/resident", 12};
+}
+
 void world_sample(struct world *world, uint64_t bytes)
 {
     struct mp_sample sample = {.time_ns = world->now_ns, .counter = STRING_PROCESS, .value = bytes};

@@ -63,7 +63,9 @@ void world_release(struct world *world, uint32_t block);
 /* The program never frees the block that was just allocated: it counts as a leak of its place. */
 void world_leaks(struct world *world, uint32_t block);
 void world_reserved(struct world *world, enum world_track track, uint64_t bytes);
-/* The process's use of the device now, as NVML would report it. */
+/* All is on the CPU; after world_start(). */
+void world_move_to_host(struct world *world);
+/* The process's use of the device now, as NVML would report it; on the host its resident bytes. */
 void world_sample(struct world *world, uint64_t bytes);
 void world_begin_step(struct world *world);
 /* Frees what the program frees at its end, and builds the model. The caller frees the model. */

@@ -35,7 +35,7 @@ struct share {
 struct parts {
     struct part at[MP_LEAK_PARTS];
     uint32_t count;
-    bool brief; /* too few readings for a proof */
+    bool brief; /* too few readings, or too short a time, for a proof */
 };
 
 struct sweep {
@@ -242,6 +242,7 @@ static bool look_at(const struct mp_model *model, const struct mp_step *steps, u
     struct parts parts = {.count = 0};
     parts.count = count_parts(model, steps, last, share, &parts.brief);
     if (!parts.count) return false;
+    if (is_host && steps[last].start_ns - steps[0].start_ns < MP_LEAK_HOST_S * MP_NS_PER_SECOND) parts.brief = true;
     bool by_driver = has_driver_blocks(model, device);
     struct mp_leak_finding finding = {.class = MP_LEAK_HIDDEN,
                                       .confidence = MP_LEAK_PROBABLE,

@@ -36,6 +36,7 @@
 #define MP_LEAK_PARTS_LEAST    5
 #define MP_LEAK_SAMPLES_A_PART 3
 #define MP_LEAK_READ_WITHIN_MS 100
+#define MP_LEAK_HOST_S         2
 #define MP_LEAK_GROWN_MIN      (16u << 20)
 #define MP_LEAK_GROWN_SOME     (4u << 20)
 #define MP_LEAK_GROWN_PLAN     (128u << 20)

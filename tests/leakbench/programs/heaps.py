@@ -23,7 +23,7 @@ def work(steps, keep):
         with torch.no_grad():
             net(inputs)
         keep(number)
-        time.sleep(0.03)
+        time.sleep(0.04)
 
 
 def bytearrays(steps, _):

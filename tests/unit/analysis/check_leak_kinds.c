@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "analysis/leaks/leaks.h"
+#include "base/clock.h"
 #include "leakbench/world.h"
 #include "model/track.h"
 #include "unit/suite.h"
@@ -64,6 +65,35 @@ START_TEST(hidden_growth_is_told)
     ck_assert_int_eq(leaks.findings.at[0].class, MP_LEAK_HIDDEN);
     ck_assert_double_eq_tol(leaks.findings.at[0].bytes_per_step, MIB / 4.0, MIB / 20.0);
     ck_assert_int_ne(leaks.findings.at[0].confidence, MP_LEAK_CERTAIN);
+    mp_leaks_free(&leaks);
+}
+
+/* 60 steps of so many milliseconds; the process grows by 1 MiB in each. */
+static struct mp_leaks judge_host(uint64_t step_ms)
+{
+    struct world world;
+    start(&world);
+    world_move_to_host(&world);
+    uint32_t work = world_path(&world, "train.py:main:5", W_APP);
+    for (uint32_t step = 0; step < 60; step++) {
+        world_begin_step(&world);
+        for (uint32_t i = 0; i < 4; i++) {
+            world_release(&world, world_alloc(&world, work, MIB));
+            world.now_ns += step_ms * MP_NS_PER_MS / 4;
+            world_sample(&world, 400 * MIB + step * MIB);
+        }
+    }
+    return judge(&world);
+}
+
+START_TEST(a_second_s_growth_of_the_host_is_no_proof)
+{
+    struct mp_leaks leaks = judge_host(50);
+    ck_assert_int_eq(leaks.verdict, MP_VERDICT_LEAK);
+    mp_leaks_free(&leaks);
+    leaks = judge_host(20);
+    ck_assert_int_eq(leaks.verdict, MP_VERDICT_UNKNOWN);
+    ck_assert_ptr_nonnull(strstr(leaks.reason, "the process grew by"));
     mp_leaks_free(&leaks);
 }
 
@@ -401,7 +431,7 @@ START_TEST(whole_repetitions_are_enough)
     }
 }
 
-MP_SUITE("leak_kinds", a_start_is_no_leak, whole_repetitions_are_enough, hidden_growth_is_told,
+MP_SUITE("leak_kinds", a_start_is_no_leak, whole_repetitions_are_enough, hidden_growth_is_told, a_second_s_growth_of_the_host_is_no_proof,
          a_little_hidden_growth_is_not_called_clean, brief_growth_is_not_called_clean, four_readings_tell_nothing,
          what_is_bounded_or_recorded_is_not_hidden, a_buffer_made_anew_and_larger_is_told, handles_are_counted,
          a_server_s_threads_overlap, a_thread_of_few_long_steps_leaks_in_those_of_others)
