@@ -24,7 +24,7 @@
 #define MP_LEAK_TWINS        5
 #define MP_LEAK_TWINS_APART  2
 #define MP_LEAK_TWINS_DIFFER 16
-/* leak_confidence.h */
+/* leak_causes.h */
 #define MP_LEAK_EACH_STEP 0.9
 #define MP_LEAK_SEEN_PART 4
 /* leak_regrown.h */
