@@ -39,6 +39,7 @@ struct crew {
     struct mp_map numbers;     /* a site's key to its number */
     const struct calls *model; /* the thread that allocates most: the period is looked for there */
     bool host;                 /* mp_loop_sees() */
+    uint8_t language;          /* mp_loop_language() */
     uint32_t allocs;           /* allocations of the whole recording, with other threads and code */
     bool modules;              /* modules are known */
 };
@@ -60,12 +61,12 @@ struct beginning {
     uint32_t at, period, look;
 };
 
-/* By stack: a number for its outermost Python function; functions have different numbers. 0: it has no Python. */
-static uint64_t *roots_of(const struct mp_model *model)
+/* By stack: a number for its outermost function; functions have different numbers. 0: none in the language. */
+static uint64_t *roots_of(const struct mp_model *model, uint8_t language)
 {
     uint64_t *roots = mp_alloc_zeroed(model->stacks.count + 1, sizeof *roots);
     for (uint32_t stack = 1; stack < model->stacks.count; stack++) {
-        const struct mp_model_line *line = mp_loop_line(model, stack, MP_PYTHON);
+        const struct mp_model_line *line = mp_loop_line(model, stack, language);
         roots[stack] = roots[model->stacks.at[stack].parent];
         if (!roots[stack] && line) roots[stack] = ((uint64_t)line->function << 32 | line->file) + 1;
     }
@@ -110,7 +111,7 @@ static bool are_same(const struct crew *crew, uint32_t a, uint32_t b)
 
 static void collect(const struct mp_model *model, struct crew *crew)
 {
-    uint64_t *roots = roots_of(model), root = busiest_root(model, crew->host, roots);
+    uint64_t *roots = roots_of(model, crew->language), root = busiest_root(model, crew->host, roots);
     uint32_t live = 0, begin = mp_loop_begin(model);
     for (uint32_t event = 0; event < model->events.count; event++) {
         uint32_t thread = model->events.thread[event], block = model->events.subject[event];
@@ -250,12 +251,13 @@ static bool begins_at(const struct crew *crew, const struct calls *calls, size_t
 }
 
 /* The lines of a stack, outermost first. */
-static size_t lines_of(const struct mp_model *model, uint32_t stack, const struct mp_model_line **lines)
+static size_t lines_of(const struct mp_model *model, uint32_t stack, uint8_t language,
+                       const struct mp_model_line **lines)
 {
     const struct mp_model_line *inner[LINES_MAX]; /* the outermost lines, as a ring */
     size_t count = 0, kept;
     for (; stack; stack = model->stacks.at[stack].parent) {
-        const struct mp_model_line *line = mp_loop_line(model, stack, MP_PYTHON);
+        const struct mp_model_line *line = mp_loop_line(model, stack, language);
         if (line) inner[count++ % LINES_MAX] = line;
     }
     kept = count < LINES_MAX ? count : LINES_MAX;
@@ -292,7 +294,7 @@ static bool is_outside_at(const struct mp_model *model, const struct crew *crew,
         *site = (struct seen){window, i};
         if (again) continue;
         uint32_t stack = model->blocks.stack[model->events.subject[calls->events.at[i]]];
-        size_t count = lines_of(model, stack, i == first ? lines : others), same = 0;
+        size_t count = lines_of(model, stack, crew->language, i == first ? lines : others), same = 0;
         while (i > first && same < count && same < shared && same_line(lines[same], others[same]))
             same++;
         shared = i == first ? count : same;
@@ -390,8 +392,8 @@ static void begin_steps(const struct mp_model *model, const struct crew *crew, c
 
 void mp_period_find(const struct mp_model *model, bool host, struct mp_steps *steps)
 {
-    struct crew crew = {.host = host};
-    if (mp_loop_language(model) != MP_PYTHON) return;
+    struct crew crew = {.host = host, .language = mp_loop_language(model)};
+    if (crew.language != MP_PYTHON && host && model->host_bytes) return; /* a sample has no order */
     collect(model, &crew);
     uint32_t period = crew.model ? find_period(model, &crew) : 0;
     if (period) {

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """A C++ program without marked steps (programs/ring.cpp): its frames are the steps, and the bytes that it never frees
-are the leak. `--step-at` takes functions of Python. For a C++ program it says so and how to mark steps there; the
+are the leak. In a C program whose loop is one line, each call is a step. `--step-at` takes functions of Python. For a C++ program it says so and how to mark steps there; the
 frames are found as without it."""
 
+import os
 import pathlib
 import shutil
 import subprocess
@@ -13,6 +14,38 @@ import harness
 
 PROGRAM = harness.SOURCE / "tests" / "leakbench" / "programs" / "ring.cpp"
 FRAMES, IN_RING, KEY_BYTES = 400, 32, 64 << 10
+
+CALLS = """
+    #include <memprof.h>
+    #include <stdlib.h>
+    static uint32_t pool;
+    static void *kept[1000];
+    __attribute__((noinline)) static void *make(void) {
+        void *block = malloc(4096); memprof_alloc(pool, block, 4096); return block; }
+    static void drop(void *block) { if (block) memprof_free(pool, block); free(block); }
+    int main(void) { pool = memprof_pool("pool", MEMPROF_HOST); for (int i = 0; i < 1000; i++) { BODY } return 0; }
+"""
+BODIES = {"kept[i] = make();": "leak",
+          "if (i % 10) drop(make()); else kept[i] = make();": "leak",
+          "drop(make());": "clean",
+          "drop(kept[i % 100]); kept[i % 100] = make();": "clean",
+          "void *block = make(); if (i < 200) kept[i] = block; else drop(block);": "clean"}
+
+
+class Calls(harness.TestCase):
+    def test_calls_of_one_line_are_steps(self):
+        for body, verdict in BODIES.items():
+            with self.subTest(body=body):
+                program, recording = self.folder / "calls", self.folder / "calls.mp"
+                subprocess.run([*os.environ.get("CC", "cc").split(), "-g", "-O1", "-I", harness.SOURCE / "include", "-o",
+                                program, "-x", "c", "-", "-ldl"], input=CALLS.replace("BODY", body), text=True,
+                               check=True)
+                done = harness.memprof("snapshot", "--force", "-o", recording, "--", program)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                leaks = harness.answer("leaks", recording)
+                self.assertEqual(leaks["verdict"], verdict, leaks)
+                self.assertEqual([(finding["class"], finding["confidence"]) for finding in leaks["findings"]],
+                                 [("native", "possible")] * (verdict == "leak"))
 
 
 @harness.unittest.skipUnless(shutil.which("g++"), "no g++ here")
