@@ -110,6 +110,8 @@ class Plan(unittest.TestCase):
         whole, free, failed = map(int, result.stdout.split())
         self.assertEqual((whole, whole - free, failed), (42298834944, 424 * MIB, 0))
         self.assertIn("fits, with 8.98 GiB to spare: reserved 30.0 GiB, allocated 30.0 GiB", result.stderr)
+        for words in ("PyTorch", "optimizer", "batch"):
+            self.assertNotIn(words, result.stderr)
         info = harness.answer("info", self.path)
         plan = info["plan"]
         self.assertEqual((plan["device"], plan["total_bytes"], plan["values"]), ("a100-40gb", 42298834944, "zeros"))
@@ -122,6 +124,11 @@ class Plan(unittest.TestCase):
             coverage = harness.answer(command, self.path)
             coverage = coverage.get("coverage") or coverage["info"]["coverage"]
             self.assertTrue(any("planned on a100-40gb" in note for note in coverage["notes"]), command)
+
+    def test_a_context_alone(self):
+        """A server may end because the device is too small, before it allocates anything."""
+        result = self.plan("--device", "2GiB", arguments=["0"])
+        self.assertIn("of the 1.50 GiB that the context leaves on 2GiB, the command allocated nothing", result.stderr)
 
     def test_runs_out_where_it_would(self):
         result = self.plan("--device", "24GiB", arguments=["30", "strict"], status=1)
@@ -279,7 +286,7 @@ class Plan(unittest.TestCase):
         result = harness.memprof("plan", "-o", self.path, "--", "/nowhere/python3")
         self.assertEqual((result.returncode, result.stderr.count("\n")), (127, 1), result.stderr)
         said = self.plan(arguments=["nonsense"], status=1).stderr
-        self.assertIn("memprof: the command failed, with status 1 before it used a CUDA device", said)
+        self.assertIn("memprof: the command failed, with status 1 before it allocated on the device", said)
         self.assertIn("memprof: nothing was planned", said)
         (self.folder / "program.py").write_text(PROGRAM.replace("sys.exit(", "sys.exit(3 or "))
         said = self.plan(arguments=["1"], status=3).stderr

@@ -183,10 +183,12 @@ static void read_share(struct mp_plan *plan, const char *text)
 
 const char *mp_plan_framework(const struct mp_plan *plan, char *room, size_t bytes)
 {
-    snprintf(room, bytes, "%s %s", *plan->xla.version ? "JAX" : "PyTorch",
-             *plan->xla.version ? plan->xla.version
-             : *plan->torch     ? plan->torch
-                                : "unknown");
+    const char *version = *plan->torch ? plan->torch : "unknown";
+    *room = '\0';
+    if (*plan->xla.version)
+        snprintf(room, bytes, "JAX %s, ", plan->xla.version);
+    else if (plan->has_torch)
+        snprintf(room, bytes, "PyTorch %s, ", version);
     return room;
 }
 
@@ -201,6 +203,8 @@ void mp_plan_find(const struct mp_model *model, struct mp_plan *plan)
 {
     *plan = (struct mp_plan){.selected = SELECTED_BEFORE};
     read_settings(plan, model);
+    for (size_t i = 0; i < model->tracks.count; i++)
+        plan->has_torch |= model->tracks.at[i].layer == MP_LAYER_TORCH;
     for (size_t i = 0; plan->planned && i < model->noted.count; i++) {
         uint32_t event = model->noted.at[i];
         plan->stepped |= model->events.type[event] == MP_EVENT_STEP;
@@ -211,6 +215,7 @@ void mp_plan_find(const struct mp_model *model, struct mp_plan *plan)
             add_read_back(plan, model, note->stack, name + strlen(READ_BACK));
         } else if (!strncmp(name, TORCH, strlen(TORCH))) {
             snprintf(plan->torch, sizeof plan->torch, "%s", name + strlen(TORCH));
+            plan->has_torch = true;
         } else if (!strncmp(name, DRIVER, strlen(DRIVER))) {
             read_share(plan, name + strlen(DRIVER));
         } else if (!strncmp(name, NOT_IMITATED, strlen(NOT_IMITATED))) {

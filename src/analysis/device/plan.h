@@ -52,9 +52,10 @@ struct mp_plan_xla {
 };
 
 struct mp_plan {
-    bool planned; /* false: the fields below have no meaning */
-    bool hidden;  /* CUDA_VISIBLE_DEVICES hid all devices from the program */
-    bool stepped; /* an optimizer stepped, or the program marked steps */
+    bool planned;   /* false: the fields below have no meaning */
+    bool hidden;    /* CUDA_VISIBLE_DEVICES hid all devices from the program */
+    bool stepped;   /* an optimizer stepped, or the program marked steps */
+    bool has_torch; /* PyTorch ran, in Python or in C++ */
     char device[64], values[16], torch[128];
     struct mp_plan_xla xla;
     double selected;      /* share of elements that a condition selects */
@@ -66,7 +67,7 @@ struct mp_plan {
     uint64_t estimated_bytes, read_back_count;
 };
 
-/* "PyTorch 2.7.1", "JAX 0.10.2", "PyTorch unknown" */
+/* "PyTorch 2.7.1, ", "JAX 0.10.2, ", "PyTorch unknown, ", or "" without either. */
 const char *mp_plan_framework(const struct mp_plan *plan, char *room, size_t bytes);
 void mp_plan_find(const struct mp_model *model, struct mp_plan *plan);
 /* True if a plan made the recording: nothing in it needed a GPU. */
@@ -79,7 +80,8 @@ void mp_plan_free(struct mp_plan *plan);
 #define MP_PLAN_TRIED "2.6, 2.7, 2.9, 2.11, 2.13 and 2.15"
 /* False if another version of PyTorch ran. */
 bool mp_plan_is_tried(const struct mp_plan *plan);
-/* False if another version of PyTorch than those of MP_PLAN_KERNELS ran and values were read back as truths or counts. */
+/* False if another version of PyTorch than those of MP_PLAN_KERNELS ran and values were read back as truths or counts.
+ */
 bool mp_plan_kernels_known(const struct mp_plan *plan);
 /* "size", "way", "value" */
 const char *mp_plan_use_name(enum mp_plan_use use);

@@ -45,7 +45,10 @@ static void judge(const struct mp_model *model, const struct mp_plan *plan, cons
                   struct mp_plan_outcome *outcome)
 {
     uint16_t track = find_track(model);
-    *outcome = (struct mp_plan_outcome){.has_device = track != MP_TRACK_NONE, .estimated = plan->estimated_bytes};
+    *outcome = (struct mp_plan_outcome){
+        .has_device = track != MP_TRACK_NONE, .has_torch = plan->has_torch, .estimated = plan->estimated_bytes};
+    for (uint16_t i = 0; i < model->tracks.count; i++)
+        outcome->begun |= on_device(model, i);
     for (size_t i = 0; i < plan->estimated.count; i++)
         outcome->unknown |= plan->estimated.at[i].bytes == MP_BYTES_UNKNOWN;
     mp_vec_each (const struct mp_plan_read_back, read, &plan->read_backs) {
@@ -290,7 +293,7 @@ static void print_fit(const struct mp_plan_outcome *outcome, const struct mp_pla
     else if (outcome->fits)
         mp_message("fits, with %s to spare: reserved %s, allocated %s at the peak%s",
                    mp_format_bytes(room, device->total - needed), reserved, allocated,
-                   plan->stepped ? "" : "; no optimizer stepped");
+                   plan->stepped || !plan->has_torch ? "" : "; no optimizer stepped");
     else if (outcome->ooms)
         mp_message("does not fit: memory ran out %lu %s%s, with %s reserved and %s allocated at the peak",
                    outcome->ooms, outcome->ooms == 1 ? "time" : "times", failed ? "" : " (the command went on)",
@@ -299,7 +302,7 @@ static void print_fit(const struct mp_plan_outcome *outcome, const struct mp_pla
         mp_message("does not fit, by %s: reserved %s, allocated %s at the peak", mp_format_bytes(room, outcome->over),
                    reserved, allocated);
     mp_message("%scontext and libraries take another %s (estimated)%s",
-               *plan->torch ? "allocated and reserved are PyTorch's own; " : "", other, (const char *)unknown.data);
+               plan->has_torch ? "allocated and reserved are PyTorch's own; " : "", other, (const char *)unknown.data);
     mp_buffer_free(&unknown);
 }
 
@@ -313,11 +316,15 @@ static void print_failure(int status, const char *then)
         mp_message("the command failed, with status %d%s", status, then);
 }
 
-/* Prints why a program used no device. */
-static bool print_nothing(const struct mp_plan *plan, int status)
+/* Prints why nothing was planned: the program allocated on no device. */
+static bool print_nothing(const struct mp_plan *plan, const struct mp_plan_device *device, bool begun, int status)
 {
-    print_failure(status, " before it used a CUDA device");
-    if (strstr(plan->torch, "cuda none"))
+    char room[MP_UNIT_TEXT];
+    print_failure(status, begun ? " before it allocated on the device" : " before it used a CUDA device");
+    if (begun)
+        mp_message("nothing was planned: of the %s that the context leaves on %s, the command allocated nothing",
+                   mp_format_bytes(room, device->total - device->context), device->key);
+    else if (strstr(plan->torch, "cuda none"))
         mp_message("nothing was planned: this PyTorch (%.*s) is built without CUDA; plan runs the build for CUDA, on a "
                    "machine without a GPU, too",
                    (int)strcspn(plan->torch, " "), plan->torch);
@@ -391,9 +398,11 @@ static size_t find_worst(const struct mp_collector_result *result, const struct 
     size_t found = 0;
     for (size_t i = 0; result->recordings.count > 1 && i < result->recordings.count; i++) {
         const char *path = result->recordings.at[i].path;
-        if (!path || mp_plan_judge(path, device, &one, &error) || !one.has_device) continue;
+        if (!path || mp_plan_judge(path, device, &one, &error) || one.has_device < worst.has_device || !one.begun)
+            continue;
         bool ran_out = one.ooms && !worst.ooms, more = one.reserved + one.estimated > worst.reserved + worst.estimated;
-        if (worst.has_device && !ran_out && (!more || (worst.ooms && !one.ooms))) continue;
+        bool alike = one.has_device == worst.has_device;
+        if (alike && !ran_out && (!more || (worst.ooms && !one.ooms))) continue;
         worst = one;
         found = i;
     }
@@ -429,11 +438,11 @@ static bool print_one(const struct mp_collector_result *result, size_t worst, co
     }
     mp_plan_find(model, &plan);
     judge(model, &plan, device, &outcome);
-    bool planned = outcome.has_device || print_nothing(&plan, result->exit_status);
+    bool planned = outcome.has_device || print_nothing(&plan, device, outcome.begun, result->exit_status);
     if (outcome.has_device) {
         bool lacks = find_server(model, result, worst, &server);
         if (!lacks) print_failure(result->exit_status, ": the plan is of what it did until then");
-        mp_message("planned on %s (%s for the program; %s, nothing was computed)", device->key,
+        mp_message("planned on %s (%s for the program; %snothing was computed)", device->key,
                    mp_format_bytes(room, device->total - device->context),
                    mp_plan_framework(&plan, framework, sizeof framework));
         if (!server.size) print_program(model, &outcome, device, &plan, result->exit_status);
@@ -442,7 +451,8 @@ static bool print_one(const struct mp_collector_result *result, size_t worst, co
                        device->source);
         if (!lacks && server.size) mp_message("%.*s", (int)server.size, (const char *)server.data);
         mp_shown_path(shown, path);
-        mp_message(server.size ? "%s.   Next: memprof report %s"
+        mp_message(server.size                             ? "%s.   Next: memprof report %s"
+                   : !plan.has_torch && !*plan.xla.version ? "%s.   Next: memprof report %s"
                    : outcome.fits
                        ? "%s.   Next: memprof report %s, or memprof plan --size batch=N for the largest batch"
                        : "%s.   Next: the same command with plan --advise, which plans the changes that may "
@@ -467,7 +477,7 @@ bool mp_plan_report(struct mp_collector_result *result, const struct mp_plan_dev
                        summary->failure.text);
         whole &= !summary->failed && !summary->dropped;
     }
-    if (!count) return print_nothing(&(struct mp_plan){0}, result->exit_status);
+    if (!count) return print_nothing(&(struct mp_plan){0}, device, false, result->exit_status);
     size_t worst = find_worst(result, device);
     leave_out_helpers(result, worst);
     if (quiet) return whole;

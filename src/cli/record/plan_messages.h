@@ -8,6 +8,8 @@
 /* Says whether a recorded program fits. */
 struct mp_plan_outcome {
     bool has_device; /* the program allocated on a device */
+    bool has_torch;  /* the program ran PyTorch */
+    bool begun;      /* the program made a context, at least */
     bool fits;       /* memory never ran out, and context and libraries fit next to the reserved memory */
     bool unknown;    /* another library takes an unknown amount of memory */
     size_t sizes;    /* sites where a value read from the device decided a size */

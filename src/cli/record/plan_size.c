@@ -257,8 +257,8 @@ static void put_text(const struct search *search)
     mp_plan_outcome_heading(search->name);
     for (size_t i = 0; i < search->count; i++)
         mp_plan_outcome_row(search->probes[i].value, &search->probes[i].outcome);
-    printf(
-        "  planned, each on its own; allocated and reserved are PyTorch's own, context and libraries estimated (~)\n");
+    printf("  planned, each on its own; %scontext and libraries estimated (~)\n",
+           last->has_torch ? "allocated and reserved are PyTorch's own, " : "");
     if (last->unknown) printf("  cuDNN also takes workspaces of unknown size: keep a margin\n");
     if (values)
         printf("  depends on %zu %s read from the device that %s how much there is; memprof plan without --size lists "

@@ -300,7 +300,7 @@ void mp_plan_text(struct mp_text *text, const struct mp_model *model)
     mp_plan_find(model, &plan);
     if (plan.planned) {
         char framework[160];
-        mp_say(text, "\nplanned on %s, %s; %s; values read back are %s\n", plan.device, mp_bytes(plan.total_bytes),
+        mp_say(text, "\nplanned on %s, %s; %svalues read back are %s\n", plan.device, mp_bytes(plan.total_bytes),
                mp_plan_framework(&plan, framework, sizeof framework), plan.values);
         for (size_t i = 0; i < plan.estimated.count; i++)
             mp_say(text, "  estimated %s  %s (%s)\n",
