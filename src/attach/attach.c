@@ -21,7 +21,11 @@
 #include "attach/attach_unwind.h"
 #include "attach/stop.h"
 #include "base/clock.h"
-#include "collect/session/collector_parts.h"
+#include "collect/session/collector.h"
+#include "collect/session/command_line.h"
+#include "collect/session/new_recording.h"
+#include "collect/session/process_end.h"
+#include "collect/session/session.h"
 
 struct mp_attach_session {
     struct mp_collector_options options;

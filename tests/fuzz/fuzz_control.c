@@ -11,8 +11,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "collect/session/collector_parts.h"
+#include "collect/session/collector.h"
 #include "collect/session/control.h"
+#include "collect/session/session.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -13,7 +13,7 @@
 #include "base/step_rule.h"
 #include "base/units.h"
 #include "collect/recording/schedule.h"
-#include "collect/session/collector_parts.h"
+#include "collect/session/command_line.h"
 #include "collect/session/membership.h"
 #include "collect/session/naming.h"
 #include "collect/symbols/demangle.h"

@@ -1,5 +1,5 @@
 /*
- * The processes that are being recorded, as their collectors describe them (collect/session/collector_parts.h), and how
+ * The processes that are being recorded, as their collectors describe them (collect/session/overview.h), and how
  * they are shown: one row for each device of each process. One thread at a time.
  */
 #pragma once

@@ -35,13 +35,13 @@ struct mp_recording_summary {
     uint64_t copied_bytes;         /* bytes of its parent's pages that a worker wrote to, and so copied */
     bool used_device;              /* a track of a device had bytes */
     bool ooms;                     /* memory ran out */
-    uint32_t leaks;               /* sites that keep growing, if that was checked (collect/session/collector_parts.h) */
-    bool left_out;                /* the file was removed, since the child process allocated hardly any memory */
-    uint64_t device, inode;       /* of the file */
-    bool attached;                /* the program was already running (config.attached) */
-    bool has_totals;              /* the file has totals of devices, and so unattributed memory */
-    struct mp_ledger_track track; /* the track with the highest peak, and its id */
-    bool behind_step;             /* the peak came after the end of its step */
+    uint32_t leaks;                /* sites that keep growing, if that was checked (collect/session/leaving.h) */
+    bool left_out;                 /* the file was removed, since the child process allocated hardly any memory */
+    uint64_t device, inode;        /* of the file */
+    bool attached;                 /* the program was already running (config.attached) */
+    bool has_totals;               /* the file has totals of devices, and so unattributed memory */
+    struct mp_ledger_track track;  /* the track with the highest peak, and its id */
+    bool behind_step;              /* the peak came after the end of its step */
     char track_id[MP_ID_TEXT];
     enum mp_status failed;
     struct mp_error failure;

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 
 #include "collect/recording/recording.h"
+#include "collect/session/refused.h"
 #include "collect/session/snapshots.h"
 #include "wire/config.h"
 
@@ -28,19 +29,6 @@ struct mp_collector_options {
     const char *metrics; /* path of the metrics (collect/metrics/metrics.h); NULL: none */
 };
 
-/* Processes that could not be recorded: the first few, with the reason for the very first. */
-#define MP_REFUSED_NAMED  4
-#define MP_REFUSED_ENGINE 64
-struct mp_refused {
-    char engine[MP_REFUSED_ENGINE]; /* "dask at 127.0.0.1:8786" got work, and none of its workers came; "": none */
-    size_t count;
-    struct mp_refused_process {
-        uint32_t pid; /* in the process's own pid namespace; 0: not known */
-        char name[MP_PROCESS_NAME];
-    } first[MP_REFUSED_NAMED];
-    struct mp_error why;
-};
-
 struct mp_collector_result {
     int exit_status; /* the command's, as a shell gives it: 128 + signal; 126: it could not be executed; 127: it was not
                       * found */
@@ -52,16 +40,18 @@ struct mp_collector_result {
     struct mp_refused refused;
 };
 
-/* "3 processes could not be recorded (pid 12 python, pid 13 python, pid 14 sh): memprof did not answer in time". A
- * sentence about the engine follows, or stands alone. */
-#define MP_REFUSED_TEXT (sizeof((struct mp_error *)NULL)->text + 512)
-static inline bool mp_refused_any(const struct mp_refused *refused)
-{
-    return refused->count || *refused->engine;
-}
-void mp_refused_say(const struct mp_refused *refused, char *text, size_t room);
-
 /* MP_OK means that the command was started; otherwise it was not. The summaries have later errors. */
 enum mp_status mp_collector_run(const struct mp_collector_options *options, struct mp_collector_result *result,
                                 struct mp_error *error);
 void mp_collector_result_free(struct mp_collector_result *result);
+
+/* ---- for a session of one process that memprof did not start (attach) ---- */
+
+struct mp_collector;
+
+/* Makes the session's folder, and listens in it. mp_collector_listen_no_more() cleans up, also after a failure. */
+enum mp_status mp_collector_listen(struct mp_collector *collector, struct mp_error *error);
+void mp_collector_listen_no_more(struct mp_collector *collector);
+/* Takes waiting connections, and answers messages: greetings of processes to record, and questions. Waits for
+ * nobody. */
+void mp_collector_accept(struct mp_collector *collector);

@@ -1,4 +1,4 @@
-#include "collect/session/collector_parts.h"
+#include "collect/session/command_line.h"
 
 #include <ctype.h>
 #include <fcntl.h>
@@ -14,6 +14,23 @@
 #define TOKEN_USER     16  /* letters: a user's name is shorter than an access token */
 #define OPTION_LETTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 #define NAME_LETTERS   OPTION_LETTERS "0123456789_-.+"
+
+void mp_process_name_clean(char *name)
+{
+    name[strcspn(name, "\n")] = '\0';
+    for (char *at = name; *at; at++)
+        if (!isalnum((unsigned char)*at) && !strchr("._-+:/@ ", *at)) *at = '?';
+}
+
+void mp_process_name(uint32_t pid, char name[MP_PROCESS_NAME])
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%u/comm", pid);
+    FILE *file = fopen(path, "re");
+    if (!file || !fgets(name, MP_PROCESS_NAME, file)) *name = '\0';
+    if (file) fclose(file);
+    mp_process_name_clean(name);
+}
 
 static bool is_empty_argument(const char *text, size_t at)
 {
@@ -98,13 +115,12 @@ static enum naming names_a_secret(const char *name, size_t length)
     /* Words that may follow a secret's name: HF_TOKEN_2, DB_PASSWORD_PROD. */
     static const char *const qualifiers[] = {"prod", "dev", "test", "staging", "value", "old", "new", NULL};
     static const char *const tails[] = {
-        "token",      "secret",    "password",    "passwd",        "passphrase",      "apikey",
-        "accesskey",  "secretkey", "authtoken",   "authkey",       "authorization",   "secrets",
-        "passwords",  "userpwd",   "appkey",      "privatekey",    "accountkey",      "wandbkey",
-        "signingkey", "sharedkey", "masterkey",   "encryptionkey", "accesssignature", "sshpass",
-        "storepass",  "keypass",   "fromliteral", "keybase",       "apikeys",         "requirepass",
-        "masterauth", "passwort",  "kennwort",    "mnemonic",      "seedphrase",
-        "dbpass",     "dbpwd",     "userpass",    "adminpass",     "rootpass",        NULL};
+        "token",         "secret",          "password",   "passwd",        "passphrase", "apikey",      "accesskey",
+        "secretkey",     "authtoken",       "authkey",    "authorization", "secrets",    "passwords",   "userpwd",
+        "appkey",        "privatekey",      "accountkey", "wandbkey",      "signingkey", "sharedkey",   "masterkey",
+        "encryptionkey", "accesssignature", "sshpass",    "storepass",     "keypass",    "fromliteral", "keybase",
+        "apikeys",       "requirepass",     "masterauth", "passwort",      "kennwort",   "mnemonic",    "seedphrase",
+        "dbpass",        "dbpwd",           "userpass",   "adminpass",     "rootpass",   NULL};
     /* Tokens of a model's vocabulary: --pad-token. */
     static const char *const alphabet[] = {"pad.token",   "eos.token", "bos.token",   "unk.token",     "mask.token",
                                            "sep.token",   "cls.token", "image.token", "special.token", "stop.token",

@@ -24,10 +24,9 @@ enum mp_control_command {
     MP_CONTROL_SNAPSHOT = 2, /* write the whole recording so far (collect/session/snapshots.h) */
     MP_CONTROL_HOLDERS = 3,  /* write the whole recording so far, after the program has looked for holders of its
                               * tensors */
-    MP_CONTROL_OVERVIEW =
-        4,               /* write the figures of all processes as JSON (collect/session/collector_parts.h), at once */
-    MP_CONTROL_BARE = 5, /* as MP_CONTROL_LIVE, without functions and lines of native frames: for clients that ask
-                          * often */
+    MP_CONTROL_OVERVIEW = 4, /* write the figures of all processes as JSON (collect/session/overview.h), at once */
+    MP_CONTROL_BARE = 5,     /* as MP_CONTROL_LIVE, without functions and lines of native frames: for clients that ask
+                              * often */
 };
 
 struct mp_control_question {

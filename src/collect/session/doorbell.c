@@ -1,4 +1,4 @@
-#include "collect/session/collector_parts.h"
+#include "collect/session/doorbell.h"
 
 #include <fcntl.h>
 #include <limits.h>

@@ -1,4 +1,4 @@
-#include "collect/session/collector_parts.h"
+#include "collect/session/finisher.h"
 
 #include <string.h>
 

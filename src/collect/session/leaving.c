@@ -1,4 +1,4 @@
-#include "collect/session/collector_parts.h"
+#include "collect/session/leaving.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,3 +1,5 @@
+#include "collect/session/new_recording.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -5,9 +7,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "collect/session/collector_parts.h"
+#include "collect/session/command_line.h"
 #include "collect/session/membership.h"
-#include "format/new_file.h"
+#include "collect/session/naming.h"
 
 struct mp_recording *mp_new_recording(const struct mp_new_recording *of, struct mp_error *error)
 {

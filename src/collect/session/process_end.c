@@ -1,4 +1,4 @@
-#include "collect/session/collector_parts.h"
+#include "collect/session/process_end.h"
 
 #include <errno.h>
 #include <fcntl.h>

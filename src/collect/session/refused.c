@@ -1,33 +1,18 @@
 #include "collect/session/refused.h"
 
-#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-/* A process chooses its own name, so the name must not move a terminal. */
-static void clean(char *name)
-{
-    name[strcspn(name, "\n")] = '\0';
-    for (char *at = name; *at; at++)
-        if (!isalnum((unsigned char)*at) && !strchr("._-+:/@ ", *at)) *at = '?';
-}
-
-void mp_process_name(uint32_t pid, char name[MP_PROCESS_NAME])
-{
-    char path[64];
-    snprintf(path, sizeof path, "/proc/%u/comm", pid);
-    FILE *file = fopen(path, "re");
-    if (!file || !fgets(name, MP_PROCESS_NAME, file)) *name = '\0';
-    if (file) fclose(file);
-    clean(name);
-}
+#include "collect/session/command_line.h"
+#include "collect/session/unreached.h"
 
 void mp_refused_add(struct mp_refused *refused, uint32_t pid, const char *name, const struct mp_error *why)
 {
@@ -39,7 +24,7 @@ void mp_refused_add(struct mp_refused *refused, uint32_t pid, const char *name, 
         snprintf(process->name, sizeof process->name, "%.*s", MP_PROCESS_NAME - 1, name);
     else
         mp_process_name(pid, process->name);
-    clean(process->name);
+    mp_process_name_clean(process->name);
 }
 
 void mp_refused_merge(struct mp_refused *into, const struct mp_refused *from)
@@ -75,12 +60,14 @@ static bool is_gone(uint32_t pid)
 }
 
 /* A worker's folder stays until the end, for each process that gave it work. */
-static void take_folders(const struct mp_collector *collector, uint32_t above, bool ending, struct mp_refused *refused)
+static void take_folders(const char *socket_path, uint32_t above, bool ending, struct mp_refused *refused)
 {
-    DIR *folder = *collector->socket_folder ? opendir(collector->socket_folder) : NULL;
-    const char *name = strrchr(collector->socket_path, '/');
+    const char *name = strrchr(socket_path, '/');
+    char path[128] = "";
+    if (name) snprintf(path, sizeof path, "%.*s", (int)(name - socket_path), socket_path);
+    DIR *folder = *path ? opendir(path) : NULL;
     bool worker_came = false;
-    for (struct dirent *entry; folder && name && (entry = readdir(folder));) {
+    for (struct dirent *entry; folder && (entry = readdir(folder));) {
         int reason, length = 0;
         uint32_t pid, over;
         struct mp_error why;
@@ -102,13 +89,12 @@ static void take_folders(const struct mp_collector *collector, uint32_t above, b
     }
     if (folder) closedir(folder);
     if (worker_came) *refused->engine = '\0';
-    clean(refused->engine);
+    mp_process_name_clean(refused->engine);
 }
 
 /* Every program can write to the page. */
-static void take_rows(const struct mp_collector *collector, uint32_t above, struct mp_refused *refused)
+static void take_rows(struct mp_doorbell_page *page, uint32_t above, struct mp_refused *refused)
 {
-    struct mp_doorbell_page *page = collector->doorbell.page;
     for (size_t i = 0; page && i < MP_UNREACHED_MOST; i++) {
         struct mp_unreached *row = &page->rows[i];
         struct mp_error why;
@@ -127,10 +113,11 @@ static void take_rows(const struct mp_collector *collector, uint32_t above, stru
     atomic_store(&page->unreached, MP_UNREACHED_MOST);
 }
 
-void mp_refused_take(const struct mp_collector *collector, uint32_t above, bool ending, struct mp_refused *refused)
+void mp_refused_take(const char *socket_path, struct mp_doorbell_page *page, uint32_t above, bool ending,
+                     struct mp_refused *refused)
 {
-    take_folders(collector, above, ending, refused);
-    take_rows(collector, above, refused);
+    take_folders(socket_path, above, ending, refused);
+    take_rows(page, above, refused);
 }
 
 void mp_refused_say(const struct mp_refused *refused, char *text, size_t room)
@@ -152,8 +139,9 @@ void mp_refused_say(const struct mp_refused *refused, char *text, size_t room)
                  refused->count == 1 ? "" : "es", names, refused->why.text);
     if (!*refused->engine) return;
     length = refused->count ? strlen(text) : 0;
-    snprintf(text + length, room - length,
-             "%swork went to %s: its tasks ran in processes that memprof did not start. Start its workers under memprof "
-             "snapshot, or with the variables of memprof snapshot --print-env (launchers.md)",
-             length ? "; " : "", refused->engine);
+    snprintf(
+        text + length, room - length,
+        "%swork went to %s: its tasks ran in processes that memprof did not start. Start its workers under memprof "
+        "snapshot, or with the variables of memprof snapshot --print-env (launchers.md)",
+        length ? "; " : "", refused->engine);
 }

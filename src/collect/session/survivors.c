@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "collect/session/command_line.h"
 #include "collect/session/control.h"
 
 #define NAMED_MOST 4

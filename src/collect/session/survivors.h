@@ -4,7 +4,7 @@
  */
 #pragma once
 
-#include "collect/session/collector_parts.h"
+#include "collect/session/session.h"
 
 struct mp_survivors {
     size_t count;

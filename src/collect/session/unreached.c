@@ -5,6 +5,7 @@
 #include <elf.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +15,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "collect/session/collector_parts.h"
+#include "collect/session/command_line.h"
 #include "collect/session/membership.h"
 
 #define SHARE      100                   /* a look may take one part of so many of the time */

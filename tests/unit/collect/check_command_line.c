@@ -1,4 +1,4 @@
-#include "collect/session/collector_parts.h"
+#include "collect/session/command_line.h"
 
 #include <stdio.h>
 #include <stdlib.h>

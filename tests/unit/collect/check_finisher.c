@@ -1,5 +1,5 @@
 /* Recordings that end while others are being finished: each comes back once, in order, with its results. */
-#include "collect/session/collector_parts.h"
+#include "collect/session/finisher.h"
 
 #include <stdlib.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
 /* Ends of processes that nobody has waited for, compared with the wait status that the parent gets. */
-#include "collect/session/collector_parts.h"
+#include "collect/session/process_end.h"
 
 #include <linux/capability.h>
 #include <sys/syscall.h>

@@ -1,6 +1,6 @@
 /* Five secrets of each shape in command lines, of which none may stay, and arguments that look alike, of which all but
  * 10 must. */
-#include "collect/session/collector_parts.h"
+#include "collect/session/command_line.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,0 +1,56 @@
+/*
+ * Requests to recorded programs to look for holders of their tensors now. A client (collect/session/control.h) gets the
+ * recording with that look. A snapshot at a signal is made after a look. After a suspected leak, nobody waits for the
+ * look. The program looks between two instructions of its main thread. If the program does not respond, the request is
+ * withdrawn. One thread at a time.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/error.h"
+#include "base/vec.h"
+#include "collect/recording/recording.h"
+#include "collect/session/snapshots.h"
+
+struct mp_wished_look {
+    uint64_t recording; /* its id */
+    uint32_t number;
+    uint64_t asked_ns, began_ns; /* 0: the look has not begun */
+    uint32_t budget_ms;
+    int file, connection; /* descriptors of the client that waits; -1: none */
+    bool then_snapshot;   /* a snapshot is to follow, next to the recording */
+};
+
+struct mp_looks {
+    MP_VEC(struct mp_wished_look) wished;
+    uint32_t last_number;
+};
+
+/* Asks the program. `file` and `connection` are those of mp_snapshots_start_for; -1: nobody waits. The function takes
+ * over both, even if it fails; after a failure, the caller answers. */
+enum mp_status mp_looks_ask(struct mp_looks *looks, struct mp_recording *recording, struct mp_wished_look wish,
+                            struct mp_error *error);
+/* Ends requests about this recording whose looks have come, or will not come. `ended`: the process has ended. */
+void mp_looks_serve(struct mp_looks *looks, struct mp_snapshots *snapshots, struct mp_recording *recording, bool ended);
+void mp_looks_free(struct mp_looks *looks);
+
+/*
+ * With --holders: sometimes judges a running program's blocks by the leak rule (analysis/leaks/leaks.h), and reports
+ * newly suspected sites. A forked child judges, so nobody waits. One thread at a time.
+ */
+
+#define MP_SUSPECTS 64
+
+struct mp_suspicion {
+    uint32_t next_step;                 /* step at which the next judgement is due */
+    pid_t child;                        /* the child that judges now; 0: none */
+    struct mp_suspects *shared;         /* with the child */
+    uint32_t known[MP_SUSPECTS], count; /* stacks suspected so far */
+};
+
+/* True: a new site is suspected. */
+bool mp_suspicion_round(struct mp_suspicion *suspicion, struct mp_recording *recording);
+void mp_suspicion_free(struct mp_suspicion *suspicion);
