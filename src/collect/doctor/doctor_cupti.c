@@ -6,7 +6,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "collect/doctor/doctor.h"
 #include "collect/doctor/doctor_cupti.h"
 
 /* The results of CUPTI (CUptiResult) that describe the machine. */

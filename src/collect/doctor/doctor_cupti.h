@@ -1,6 +1,6 @@
 /* The doctor's questions about CUPTI. */
 #pragma once
 
-#include "collect/doctor/doctor.h"
+#include "collect/doctor/checks.h"
 
 void mp_doctor_cupti(struct mp_checks *checks, const char *site);

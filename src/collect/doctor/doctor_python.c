@@ -6,7 +6,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "collect/doctor/doctor.h"
 #include "collect/doctor/doctor_python.h"
 #include "wire/c10.h"
 #include "wire/config.h"

@@ -1,13 +1,30 @@
 #include "collect/fold/fold.h"
-#include "collect/fold/fold_tables.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/order.h"
+#include "format/tables.h"
 #include "model/state/state.h"
 #include "model/state/state_write.h"
+
+#define ROWS_MAX 65536 /* most waiting rows of one kind */
+
+/*
+ * The tables of a file, gathered while they are copied to another file, so that many small chunks become few. Texts
+ * stay available.
+ */
+struct tables {
+    MP_VEC(char) texts;     /* the texts of all strings, each NUL-terminated */
+    MP_VEC(size_t) strings; /* offset of each string's text */
+    size_t strings_written;
+    struct {
+        MP_VEC(char) bytes;
+        size_t count;
+    } rows[MP_CHUNK_STACKS + 1]; /* rows not yet written, by kind of chunk */
+};
 
 /* A sampled counter. Only two of its values are kept. */
 struct counter {
@@ -16,7 +33,7 @@ struct counter {
 
 struct folding {
     struct mp_state state;
-    struct mp_fold_tables tables;
+    struct tables tables;
     MP_VEC(struct counter) counters;
     struct mp_reader *reader;
     struct mp_writer *writer;
@@ -31,6 +48,69 @@ struct folding {
 static enum mp_status no_memory(struct mp_error *error)
 {
     return mp_fail(error, MP_NO_MEMORY, "not enough memory to keep the recording short");
+}
+
+static bool add_string(struct tables *tables, const char *text, size_t length)
+{
+    if (!mp_vec_reserve(&tables->texts, length + 1) || !mp_vec_push(&tables->strings, tables->texts.count))
+        return false;
+    if (length) memcpy(tables->texts.at + tables->texts.count, text, length);
+    tables->texts.at[tables->texts.count + length] = '\0';
+    tables->texts.count += length + 1;
+    return true;
+}
+
+static enum mp_status write_strings(struct tables *tables, struct mp_writer *writer, struct mp_error *error)
+{
+    size_t count = tables->strings.count - tables->strings_written;
+    struct mp_string *strings = malloc((count + 1) * sizeof *strings);
+    if (!strings) return no_memory(error);
+    for (size_t i = 0; i < count; i++) {
+        size_t id = tables->strings_written + i;
+        size_t end = id + 1 < tables->strings.count ? tables->strings.at[id + 1] : tables->texts.count;
+        strings[i] = (struct mp_string){tables->texts.at + tables->strings.at[id], end - 1 - tables->strings.at[id]};
+    }
+    enum mp_status status = mp_writer_strings(writer, strings, count, error);
+    free(strings);
+    tables->strings_written = tables->strings.count;
+    return status;
+}
+
+/* Writes the rows in order of kind: rows refer only to kinds with lower numbers. */
+static enum mp_status flush_tables(struct tables *tables, struct mp_writer *writer, struct mp_error *error)
+{
+    enum mp_status status = write_strings(tables, writer, error);
+    for (unsigned kind = MP_CHUNK_DEVICES; !status && kind <= MP_CHUNK_STACKS; kind++) {
+        if (tables->rows[kind].count)
+            status = mp_writer_rows(writer, (enum mp_chunk_kind)kind, tables->rows[kind].bytes.at,
+                                    tables->rows[kind].count, error);
+        tables->rows[kind].bytes.count = tables->rows[kind].count = 0;
+    }
+    return status;
+}
+
+/* Takes a chunk of kinds 1 to 7. */
+static enum mp_status take_table(struct tables *tables, const struct mp_chunk *chunk, struct mp_writer *writer,
+                                 struct mp_error *error)
+{
+    bool done = true;
+    if (chunk->kind == MP_CHUNK_STRINGS) {
+        for (size_t i = 0; done && i < chunk->count; i++)
+            done = add_string(tables, chunk->strings[i].text, chunk->strings[i].length);
+        return done ? MP_OK : no_memory(error);
+    }
+    size_t bytes = chunk->count * mp_table_of(chunk->kind)->row;
+    if (!mp_vec_append(&tables->rows[chunk->kind].bytes, chunk->rows, bytes)) return no_memory(error);
+    tables->rows[chunk->kind].count += chunk->count;
+    return tables->rows[chunk->kind].count < ROWS_MAX ? MP_OK : flush_tables(tables, writer, error);
+}
+
+static void free_tables(struct tables *tables)
+{
+    mp_vec_free(&tables->texts);
+    mp_vec_free(&tables->strings);
+    for (unsigned kind = 0; kind <= MP_CHUNK_STACKS; kind++)
+        mp_vec_free(&tables->rows[kind].bytes);
 }
 
 static bool too_many(const struct folding *folding)
@@ -90,7 +170,7 @@ static enum mp_status take_chunk(struct folding *folding, const struct mp_chunk 
     case MP_CHUNK_MODULES:
     case MP_CHUNK_FRAMES:
     case MP_CHUNK_STACKS:
-        return mp_fold_tables_take(&folding->tables, chunk, folding->writer, error);
+        return take_table(&folding->tables, chunk, folding->writer, error);
     case MP_CHUNK_EVENTS_KIND:
         return take_events(folding, chunk, error);
     case MP_CHUNK_SAMPLES:
@@ -134,7 +214,7 @@ static enum mp_status write_samples(struct folding *folding, struct mp_error *er
 
 static enum mp_status write_new(struct folding *folding, const struct mp_written *from, struct mp_error *error)
 {
-    enum mp_status status = mp_fold_tables_flush(&folding->tables, folding->writer, error);
+    enum mp_status status = flush_tables(&folding->tables, folding->writer, error);
     if (!status) status = write_samples(folding, error);
     if (!status)
         status = mp_state_write(&folding->state, folding->writer, folding->marks.at, folding->marks.count, error);
@@ -144,9 +224,10 @@ static enum mp_status write_new(struct folding *folding, const struct mp_written
     return status ? status : mp_writer_copy(folding->writer, from, folding->next_offset, error);
 }
 
-static const char *text_of(const void *tables, uint32_t name)
+static const char *text_of(const void *context, uint32_t name)
 {
-    return mp_fold_tables_text(tables, name);
+    const struct tables *tables = context;
+    return name < tables->strings.count ? tables->texts.at + tables->strings.at[name] : "";
 }
 
 static enum mp_status open_both(struct folding *folding, const struct mp_written *from, int fd, struct mp_error *error)
@@ -178,7 +259,7 @@ enum mp_status mp_fold(const struct mp_written *from, uint64_t events, uint64_t 
     if (status) mp_writer_abandon(folding.writer);
     if (status) folded->writer = NULL;
     mp_state_close(&folding.state);
-    mp_fold_tables_free(&folding.tables);
+    free_tables(&folding.tables);
     mp_vec_free(&folding.counters);
     mp_vec_free(&folding.marks);
     mp_reader_close(folding.reader);

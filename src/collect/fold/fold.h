@@ -31,17 +31,3 @@ struct mp_folded {
  * old file that `from` describes. */
 enum mp_status mp_fold(const struct mp_written *from, uint64_t events, uint64_t keep, int fd, struct mp_folded *folded,
                        struct mp_error *error);
-
-/*
- * The tables of a file, gathered while they are copied to another file, so that many small chunks become few. Texts
- * stay available. One thread at a time.
- */
-struct mp_fold_tables {
-    MP_VEC(char) texts;     /* the texts of all strings, each NUL-terminated */
-    MP_VEC(size_t) strings; /* offset of each string's text */
-    size_t strings_written;
-    struct {
-        MP_VEC(char) bytes;
-        size_t count;
-    } rows[MP_CHUNK_STACKS + 1]; /* rows not yet written, by kind of chunk */
-};

@@ -12,46 +12,11 @@
 
 #include "base/error.h"
 #include "base/vec.h"
+#include "collect/history/history_join.h"
 #include "model/state/ledger.h"
 #include "wire/record.h"
 
-/*
- * Joins the entries of PyTorch's own history to our allocations. Both lists describe one device's caching allocator and
- * were made under its lock, so they have the same order. Each list has gaps: the history is a ring and may lose entries
- * between two readings; ours lacks dropped events. Addresses repeat. In a loop, each turn repeats the whole sequence of
- * addresses.
- *
- * A pair must have the same address, a block large enough for the request, and nearby times. The result keeps both
- * lists in order and has as many pairs as possible. Among results with equally many pairs, the one whose times agree
- * best wins. All other allocations and entries stay unpaired. Pure; any thread.
- *
- * An example is a loop that allocates at A and at B in each turn. The ring has forgotten the first turn. Times are in
- * microseconds:
- *
- *     ours      a0 10 A    a1 20 B    a2 30 A    a3 40 B
- *     history                         h0 31 A    h1 41 B
- *
- * h0 may be a0 or a2, and h1 a1 or a3. Three results in order have two pairs each. The sum of the differences in time
- * is 42 for h0 = a0 and h1 = a1. It is 22 for a0 and a3, and 2 for a2 and a3. The last result wins. h0 = a2 with h1 =
- * a1 would not be in order.
- */
-/* An allocation as the recorder saw it. */
-struct mp_history_alloc {
-    uint64_t time_ns, address, bytes;
-    uint64_t block; /* the caller's own number */
-};
-
-/* An entry of PyTorch's history. `bytes`: the requested bytes. */
-struct mp_history_entry {
-    uint64_t time_ns, address, bytes, stream, pool;
-};
-
-/* PyTorch reads its clock, in microseconds, a moment before ours, and its times are converted twice. In between, the
- * thread may be preempted for any length of time while it holds the lock. So the first allocation after an entry may
- * belong to the entry at any distance; later ones may do so only within this distance. */
-#define MP_HISTORY_EARLY_NS UINT64_C(2000000)
-#define MP_HISTORY_LATE_NS  UINT64_C(50000000)
-#define MP_HISTORY_ALLOCS   (UINT32_C(1) << 17)
+#define MP_HISTORY_ALLOCS (UINT32_C(1) << 17)
 
 /* Most entries' times must differ from the recorder's by less than this; otherwise no entry counts. */
 #define MP_HISTORY_CLOSE_NS INT64_C(500000)
@@ -97,3 +62,10 @@ enum mp_status mp_history_take(struct mp_history *history, struct mp_ledger *led
                                const struct mp_record *record, uint64_t moment_ns, struct mp_error *error);
 uint64_t mp_history_bytes(const struct mp_history *history);
 void mp_history_free(struct mp_history *history);
+
+/* The memory that the allocators hold now: the segments of the last reading with the live blocks. A track is left out
+ * unless it had no events since the reading, or its segments add up to the allocator's present total and contain all
+ * live blocks. The caller frees *held, which starts empty. */
+enum mp_status mp_history_now(const struct mp_history *history, const struct mp_ledger *ledger,
+                              struct mp_history_held *held, struct mp_error *error);
+void mp_history_held_free(struct mp_history_held *held);

@@ -1,10 +1,10 @@
 #include "collect/history/history_join.h"
-#include "collect/history/history.h"
 
 #include <stdlib.h>
 
 #include "base/order.h"
 #include "base/search.h"
+#include "base/vec.h"
 #include "base/words.h"
 
 #define CANDIDATES 16 /* most candidates of one entry, the nearest in time */

@@ -1,5 +1,4 @@
 #include "collect/recording/recording_history.h"
-#include "collect/history/history_now.h"
 
 #include <stdio.h>
 

@@ -1,5 +1,4 @@
 #include "collect/history/history.h"
-#include "collect/history/history_now.h"
 
 #include "unit/suite.h"
 

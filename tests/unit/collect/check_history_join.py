@@ -13,7 +13,7 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 import asserted
 
-EARLY, LATE = 2_000_000, 50_000_000  # src/collect/history/history.h
+EARLY, LATE = 2_000_000, 50_000_000  # src/collect/history/history_join.h
 MIB = 1 << 20
 
 

@@ -1,6 +1,5 @@
 /* mp_history_join() for check_history_join.py. Input: two counts, then of each allocation and of each entry time,
  * address and bytes. Output: for each entry the number of its allocation, or -1. */
-#include "collect/history/history.h"
 #include "collect/history/history_join.h"
 
 #include <inttypes.h>
