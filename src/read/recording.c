@@ -1,5 +1,4 @@
 #include "read/recording.h"
-#include "read/tables.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -118,66 +117,6 @@ const char *memprof_read_text(struct memprof_recording *recording, uint32_t numb
     const char *text = mp_read_text(recording, number, length);
     pthread_mutex_unlock(&recording->lock);
     return text;
-}
-
-const char *const *memprof_read_tables(void)
-{
-    static const char *names[MP_READ_TABLES + 1];
-    for (size_t i = 0; mp_read_table_name(i); i++)
-        names[i] = mp_read_table_name(i);
-    return names;
-}
-
-struct filling {
-    struct memprof_recording *recording;
-    size_t number;
-    struct mp_read_table table;
-};
-
-static void fill_it(void *context)
-{
-    struct filling *filling = context;
-    mp_read_table_fill(filling->recording, filling->number, &filling->table);
-}
-
-/* With the lock. */
-static const struct memprof_table *table_at(struct memprof_recording *recording, size_t number, char *why)
-{
-    struct mp_read_table *table = &recording->tables[number];
-    if (table->shown.name) return &table->shown;
-    struct filling *filling = calloc(1, sizeof *filling);
-    if (filling) *filling = (struct filling){.recording = recording, .number = number};
-    bool filled = filling && mp_memory_try(fill_it, filling);
-    if (filled) {
-        *table = filling->table;
-        table->shown.columns = table->columns;
-        table->shown.name = mp_read_table_name(number);
-    } else {
-        tell(why, "not enough memory for the table");
-    }
-    free(filling);
-    return filled ? &table->shown : NULL;
-}
-
-const struct memprof_table *memprof_read_table(struct memprof_recording *recording, const char *name, char *why)
-{
-    for (size_t i = 0; mp_read_table_name(i); i++) {
-        if (strcmp(mp_read_table_name(i), name) != 0) continue;
-        pthread_mutex_lock(&recording->lock);
-        const struct memprof_table *table = table_at(recording, i, why);
-        pthread_mutex_unlock(&recording->lock);
-        return table;
-    }
-    if (why)
-        snprintf(why, MEMPROF_READ_ERROR_MAX, "a recording has no table %.80s; memprof_read_tables() lists them", name);
-    return NULL;
-}
-
-const struct memprof_column *memprof_read_column(const struct memprof_table *table, const char *name)
-{
-    for (size_t i = 0; i < table->column_count; i++)
-        if (!strcmp(table->columns[i].name, name)) return &table->columns[i];
-    return NULL;
 }
 
 struct asking {

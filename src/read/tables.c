@@ -2,6 +2,7 @@
  * The tables of memprof_read.h. Each has one function, which says how many rows there are, adds the columns and fills
  * them. Columns and their meaning: docs/manual/reading.md.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +13,6 @@
 #include "model/steps_infer.h"
 #include "model/track.h"
 #include "read/recording.h"
-#include "read/tables.h"
 
 struct filling { /* what each function works on */
     struct memprof_recording *recording;
@@ -427,15 +427,67 @@ static const struct {
     {.name = "holders", .fill = fill_holders},
     {.name = "samples", .fill = fill_samples},
 };
-_Static_assert(sizeof tables / sizeof *tables <= MP_READ_TABLES, "room for all tables");
+#define TABLES (sizeof tables / sizeof *tables)
+_Static_assert(TABLES <= MP_READ_TABLES, "room for all tables");
 
-const char *mp_read_table_name(size_t number)
+const char *const *memprof_read_tables(void)
 {
-    return number < sizeof tables / sizeof *tables ? tables[number].name : NULL;
+    static const char *names[TABLES + 1];
+    for (size_t i = 0; i < TABLES; i++)
+        names[i] = tables[i].name;
+    return names;
 }
 
-void mp_read_table_fill(struct memprof_recording *recording, size_t number, struct mp_read_table *table)
+struct request {
+    struct memprof_recording *recording;
+    size_t number;
+    struct mp_read_table table;
+};
+
+static void fill_it(void *context)
 {
-    struct filling filling = {.recording = recording, .model = recording->model, .table = table};
-    tables[number].fill(&filling);
+    struct request *request = context;
+    struct filling filling = {
+        .recording = request->recording, .model = request->recording->model, .table = &request->table};
+    tables[request->number].fill(&filling);
+}
+
+/* With the lock. */
+static const struct memprof_table *table_at(struct memprof_recording *recording, size_t number, char *why)
+{
+    struct mp_read_table *table = &recording->tables[number];
+    if (table->shown.name) return &table->shown;
+    struct request *request = calloc(1, sizeof *request);
+    if (request) *request = (struct request){.recording = recording, .number = number};
+    bool filled = request && mp_memory_try(fill_it, request);
+    if (filled) {
+        *table = request->table;
+        table->shown.columns = table->columns;
+        table->shown.name = tables[number].name;
+    } else if (why) {
+        snprintf(why, MEMPROF_READ_ERROR_MAX, "not enough memory for the table");
+    }
+    free(request);
+    return filled ? &table->shown : NULL;
+}
+
+const struct memprof_table *memprof_read_table(struct memprof_recording *recording, const char *name, char *why)
+{
+    for (size_t i = 0; i < TABLES; i++) {
+        if (strcmp(tables[i].name, name) != 0) continue;
+        pthread_mutex_lock(&recording->lock);
+        const struct memprof_table *table = table_at(recording, i, why);
+        pthread_mutex_unlock(&recording->lock);
+        return table;
+    }
+    if (why)
+        snprintf(why, MEMPROF_READ_ERROR_MAX, "a recording has no table %.80s; memprof_read_tables() lists them", name);
+    return NULL;
+}
+
+const struct memprof_column *memprof_read_column(const struct memprof_table *table, const char *name)
+{
+    for (size_t i = 0; i < table->column_count; i++)
+        if (!strcmp(table->columns[i].name, name)) return &table->columns[i];
+    return NULL;
 }
