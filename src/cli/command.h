@@ -1,8 +1,13 @@
 /* A command of memprof: it has its own file, one struct mp_command, and one line in MP_COMMANDS. */
 #pragma once
 
+#include <stdbool.h>
+#include <stddef.h>
+
 #include "cli/messages.h"
 #include "cli/options.h"
+
+struct mp_invocation;
 
 struct mp_command {
     const char *name;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "cli/command.h"
+#include "cli/invocation.h"
 #include "output/form/text.h"
 
 #define MP_FORM_OPTIONS MP_OPT_FORMAT, MP_OPT_COLUMNS

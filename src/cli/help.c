@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/commit.h"
+#include "cli/invocation.h"
 #include "cli/output_file.h"
 
 #define WIDTH        80

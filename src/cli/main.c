@@ -7,9 +7,9 @@
 #include "base/units.h"
 #include "cli/command.h"
 #include "cli/help.h"
+#include "cli/invocation.h"
 #include "cli/messages.h"
 #include "cli/output_file.h"
-#include "cli/settings.h"
 #include "cli/size_probing.h"
 
 /* If the caller closed a standard descriptor, a file that we open would get its number, and messages would be written

@@ -9,7 +9,7 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
-#include "cli/options.h"
+#include "cli/invocation.h"
 #include "format/new_file.h"
 
 struct mp_output_file {

@@ -1,7 +1,7 @@
 /* Writes a model as a new recording to the file that -o names. */
 #pragma once
 
-#include "cli/options.h"
+#include "cli/invocation.h"
 #include "model/model.h"
 
 /* Reads the command's file, after checking -o: it must name a file that may be written or replaced. Both return an exit

@@ -2,7 +2,7 @@
  * main thread. */
 #pragma once
 
-#include "cli/options.h"
+#include "cli/invocation.h"
 
 /* Starts watching how far this process has read `path`. Shows nothing if stderr is no terminal, or with --progress
  * never. */

@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "cli/options.h"
+#include "cli/invocation.h"
 
 /* The milliseconds of --budget, or the default time of a look. Returns an exit status; if it is not 0, a message was
  * printed. */

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "cli/options.h"
+#include "cli/invocation.h"
 
 struct mp_probing {
     char *folder; /* folder with the recordings and the commands' output; NULL: nothing was run */

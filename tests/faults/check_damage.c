@@ -24,6 +24,7 @@
 #include <yajl/yajl_parse.h>
 
 #include "cli/command.h"
+#include "cli/invocation.h"
 #include "faults/small.h"
 #include "model/load.h"
 #include "model/model.h"

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "cli/command.h"
-#include "cli/settings.h"
+#include "cli/invocation.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

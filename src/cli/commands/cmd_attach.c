@@ -17,6 +17,7 @@
 #include "base/units.h"
 #include "base/vec.h"
 #include "cli/command.h"
+#include "cli/invocation.h"
 #include "cli/record/snapshot_messages.h"
 
 static int read_pid(const char *text, uint32_t *pid)

@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "cli/command.h"
+#include "cli/invocation.h"
 #include "collect/session/launch.h"
 
 static int run_mcp(const struct mp_invocation *invocation)

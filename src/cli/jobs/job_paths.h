@@ -8,6 +8,7 @@
 #include "analysis/job/job.h"
 #include "base/buffer.h"
 #include "cli/command.h"
+#include "cli/invocation.h"
 
 bool mp_job_is_file(const char *path);
 bool mp_job_is_folder(const char *path);

@@ -2,7 +2,7 @@
  * be made from outside (python/libmemprof_plan/apply.py). */
 #pragma once
 
-#include "cli/options.h"
+#include "cli/invocation.h"
 
 /* Runs under `memprof plan` if `plans`, else under `memprof snapshot`. Writes the advice with what was measured. Main
  * thread. Returns an exit status. */

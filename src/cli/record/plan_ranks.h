@@ -2,7 +2,7 @@
  * highest peak. */
 #pragma once
 
-#include "cli/options.h"
+#include "cli/invocation.h"
 #include "cli/record/plan_devices.h"
 
 /* Main thread. Returns an exit status. */

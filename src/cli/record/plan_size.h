@@ -1,7 +1,7 @@
 /* `memprof plan --size batch=N`: finds the largest number with which the command fits by planning it repeatedly. */
 #pragma once
 
-#include "cli/options.h"
+#include "cli/invocation.h"
 #include "cli/record/plan_devices.h"
 
 /* Main thread. Returns an exit status. */

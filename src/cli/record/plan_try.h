@@ -2,7 +2,7 @@
  * all of them. */
 #pragma once
 
-#include "cli/options.h"
+#include "cli/invocation.h"
 
 /* Main thread. Returns an exit status. */
 int mp_plan_try(const struct mp_invocation *invocation);

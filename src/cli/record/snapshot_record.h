@@ -1,7 +1,7 @@
 /* Recording a command, for `memprof snapshot` and `memprof plan`. Main thread. */
 #pragma once
 
-#include "cli/options.h"
+#include "cli/invocation.h"
 #include "collect/session/collector.h"
 
 /* How a command that records differs from `memprof snapshot`. */
