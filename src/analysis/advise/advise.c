@@ -613,6 +613,7 @@ static void begin(struct adviser *a)
     if (!advise->has_allocator) return;
     bool search = is_wanted(a, MP_CHANGE_ALLOCATOR);
     mp_tune(model, &a->history, search, a->query->progress, a->query->context, &advise->tuning);
+    if (search) mp_tune_phases(model, &a->history, &advise->tuning);
     advise->reserved = advise->tuning.reserved;
     /* Requested bytes, not block sizes. */
     bool requested = model->tracks.at[advise->track].size_basis == MP_BASIS_REQUESTED;

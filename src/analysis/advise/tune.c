@@ -2,7 +2,6 @@
 
 #include <stdlib.h>
 
-#include "analysis/advise/tune_phases.h"
 #include "analysis/allocator/torch_replay.h"
 #include "base/memory.h"
 #include "base/order.h"
@@ -369,10 +368,7 @@ void mp_tune(const struct mp_model *model, struct mp_torch_history *history, boo
     struct search s = {.model = model, .history = history, .tuning = tuning, .progress = progress, .context = context};
     *tuning = (struct mp_tuning){.capacity = MP_BYTES_UNKNOWN};
     replay_as_set(&s);
-    if (search) {
-        find_settings(&s);
-        mp_tune_phases(model, history, tuning);
-    }
+    if (search) find_settings(&s);
     mp_vec_free(&s.tried);
     mp_vec_free(&s.splits);
 }

@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "analysis/job/job_devices.h"
-#include "analysis/job/job_view.h"
 #include "base/memory.h"
 #include "base/order.h"
 #include "base/search.h"
@@ -64,7 +63,7 @@ struct followed {
 #define ENDS UINT8_MAX /* value of a shift that means: the process has ended */
 
 struct stack {
-    const struct mp_job_view *view;
+    const struct mp_model *model;
     const struct placed *placed;
     size_t count;
     uint8_t layer;
@@ -75,7 +74,7 @@ struct stack {
 /* Collects the points of all curves, in order of time. False: there is no curve. */
 static bool gather(struct stack *stack)
 {
-    const struct mp_model *model = stack->view->model;
+    const struct mp_model *model = stack->model;
     for (size_t i = 0; i < stack->count; i++) {
         const struct mp_job_track *track = &model->job.tracks.at[stack->placed[i].track];
         if (track->layer != stack->layer) continue;
@@ -136,13 +135,13 @@ static void follow(const struct stack *stack, struct mp_job_device *device)
     free(followed);
 }
 
-static void add_device(struct mp_job_view *view, const struct placed *placed, size_t count)
+static void add_device(struct mp_job_devices *devices, const struct mp_model *model, const struct placed *placed,
+                       size_t count)
 {
-    const struct mp_model *model = view->model;
     uint32_t processes;
     unsigned layers = layers_of_all(model, placed, count, &processes);
     if (processes < 2 || !layers) return;
-    struct stack stack = {.view = view, .placed = placed, .count = count};
+    struct stack stack = {.model = model, .placed = placed, .count = count};
     while (!(layers >> stack.layer & 1))
         stack.layer++;
     struct mp_job_device device = {.host = placed->host,
@@ -160,14 +159,14 @@ static void add_device(struct mp_job_view *view, const struct placed *placed, si
     device.unit_ns = (uint64_t)1 << stack.shift;
     follow(&stack, &device);
     mp_vec_free(&stack.points);
-    mp_vec_add(&view->devices, device);
+    mp_vec_add(devices, device);
 }
 
 MP_ORDER(by_fullness, struct mp_job_device, MP_FALLING(most) ?: MP_RISING(host) ?: MP_RISING(device))
 
-void mp_job_find_devices(struct mp_job_view *view)
+void mp_job_devices_find(const struct mp_model *model, struct mp_job_devices *devices)
 {
-    const struct mp_model_job *job = &view->model->job;
+    const struct mp_model_job *job = &model->job;
     MP_VEC(struct placed) placed = {0};
     for (uint32_t i = 0; i < job->tracks.count; i++) {
         const struct mp_job_track *track = &job->tracks.at[i];
@@ -178,8 +177,8 @@ void mp_job_find_devices(struct mp_job_view *view)
     for (size_t first = 0, end; first < placed.count; first = end) {
         for (end = first + 1; end < placed.count && same_device(&placed.at[first], &placed.at[end]);)
             end++;
-        add_device(view, placed.at + first, end - first);
+        add_device(devices, model, placed.at + first, end - first);
     }
-    if (view->devices.count) qsort(view->devices.at, view->devices.count, sizeof *view->devices.at, by_fullness);
+    if (devices->count) qsort(devices->at, devices->count, sizeof *devices->at, by_fullness);
     mp_vec_free(&placed);
 }

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "analysis/job/job_problems.h"
-#include "analysis/job/job_view.h"
 #include "base/buffer.h"
 #include "base/intern.h"
 #include "base/memory.h"
@@ -25,7 +24,7 @@ static void put_in(struct list *list, const char *format, const char *name, cons
     mp_buffer_printf(&list->text, format, name, why);
 }
 
-static void add_sentence_to(struct mp_job_texts *to, struct list *list, const char *one, const char *many)
+static void add_sentence(struct mp_job_texts *to, struct list *list, const char *one, const char *many)
 {
     if (list->count) {
         char more[48] = "";
@@ -36,11 +35,6 @@ static void add_sentence_to(struct mp_job_texts *to, struct list *list, const ch
     }
     mp_buffer_free(&list->text);
     *list = (struct list){.count = 0};
-}
-
-static void add_sentence(struct mp_job_view *view, struct list *list, const char *one, const char *many)
-{
-    add_sentence_to(&view->problems, list, one, many);
 }
 
 /* True for a rank itself, false for a process that works for one. */
@@ -61,32 +55,30 @@ static void list_troubles(const struct mp_model *model, enum mp_job_trouble_kind
     }
 }
 
-static void find_lacking(struct mp_job_view *view)
+static void find_lacking(const struct mp_model *model, struct mp_job_texts *problems, struct mp_job_texts *notes)
 {
-    const struct mp_model *model = view->model;
     struct list list = {.count = 0};
     list_troubles(model, MP_JOB_UNUSED, "%.0s%s", &list);
-    add_sentence(view, &list, "file could not be used", "files could not be used");
+    add_sentence(problems, &list, "file could not be used", "files could not be used");
     list_troubles(model, MP_JOB_PARTIAL, "%s (%s)", &list);
-    add_sentence(view, &list, "merged job is not whole", "merged jobs are not whole");
+    add_sentence(problems, &list, "merged job is not whole", "merged jobs are not whole");
     list_troubles(model, MP_JOB_LEFT_OUT, "%s (%s)", &list);
-    add_sentence_to(&view->notes, &list, "file was left out", "files were left out");
+    add_sentence(notes, &list, "file was left out", "files were left out");
     list_troubles(model, MP_JOB_LIMITED, "%s (%s)", &list);
-    add_sentence_to(&view->notes, &list, "limit", "limits");
+    add_sentence(notes, &list, "limit", "limits");
     list_troubles(model, MP_JOB_COPIED, "%s (%s)", &list);
-    add_sentence_to(&view->notes, &list, "process copied its parent's memory",
-                    "processes copied their parent's memory");
+    add_sentence(notes, &list, "process copied its parent's memory", "processes copied their parent's memory");
     mp_vec_each (const struct mp_job_process, process, &model->job.processes) {
         if (process->missing)
             put_in(&list, "%s (%s)", mp_model_text(model, process->path), mp_model_text(model, process->missing));
     }
-    add_sentence(view, &list, "recording is not whole", "recordings are not whole");
+    add_sentence(problems, &list, "recording is not whole", "recordings are not whole");
 }
 
 /* Finds the missing ranks of 0 to `size` - 1: "1, 4-7". Ranks come in order. */
-static void find_absent(struct mp_job_view *view)
+static void find_absent(const struct mp_model *model, struct mp_job_texts *problems)
 {
-    const struct mp_model_job *job = &view->model->job;
+    const struct mp_model_job *job = &model->job;
     uint32_t size = 0, next = 0;
     bool differ = false, any = false;
     struct mp_buffer absent = {0};
@@ -113,12 +105,10 @@ static void find_absent(struct mp_job_view *view)
     }
     if (count > named) mp_buffer_printf(&absent, " and %llu more", (unsigned long long)(count - named));
     if (count && any)
-        mp_vec_add(&view->problems,
-                   mp_text_make("%llu rank%s no recording: %.*s", (unsigned long long)count,
-                                count == 1 ? " has" : "s have", (int)absent.size, (const char *)absent.data));
+        mp_vec_add(problems, mp_text_make("%llu rank%s no recording: %.*s", (unsigned long long)count,
+                                          count == 1 ? " has" : "s have", (int)absent.size, (const char *)absent.data));
     if (differ)
-        mp_vec_add(&view->problems,
-                   mp_text_make("the recordings give different numbers of ranks: they are of several runs"));
+        mp_vec_add(problems, mp_text_make("the recordings give different numbers of ranks: they are of several runs"));
     mp_buffer_free(&absent);
 }
 
@@ -162,9 +152,8 @@ static void find_same_ranks(const struct mp_model_job *job, uint32_t *order, uin
 }
 
 /* Finds processes with two recordings, and processes that were the same rank at one time. */
-static void find_doubles(struct mp_job_view *view)
+static void find_doubles(const struct mp_model *model, struct mp_job_texts *problems)
 {
-    const struct mp_model *model = view->model;
     const struct mp_model_job *job = &model->job;
     size_t count = job->processes.count;
     struct list list = {.count = 0};
@@ -189,23 +178,19 @@ static void find_doubles(struct mp_job_view *view)
     }
     free(order);
     free(other);
-    add_sentence(view, &list, "recording is there twice", "recordings are there twice");
+    add_sentence(problems, &list, "recording is there twice", "recordings are there twice");
 }
 
 /* Finds ranks that run another program than most ranks. */
-static void find_strangers(struct mp_job_view *view)
+static void find_strangers(const struct mp_model *model, const char *const *programs, struct mp_job_texts *problems)
 {
-    const struct mp_model *model = view->model;
     size_t most = 0, ranks = 0;
     uint32_t usual = 0;
     struct mp_intern names = {0};
-    uint32_t *program = mp_alloc_zeroed(view->groups.count + 1, sizeof *program); /* by group: number of its program */
-    size_t *counts = mp_alloc_zeroed(view->groups.count + 1, sizeof *counts);
-    for (size_t i = 0; i < view->groups.count; i++)
-        program[i] = mp_intern_add_text(&names, view->groups.at[i].program);
+    size_t *counts = mp_alloc_zeroed(model->job.processes.count + 1, sizeof *counts); /* by program's number */
     for (size_t i = 0; i < model->job.processes.count; i++) {
         if (!is_rank(&model->job.processes.at[i])) continue;
-        uint32_t own = program[view->group[i]];
+        uint32_t own = mp_intern_add_text(&names, programs[i]);
         ranks++;
         if (++counts[own] > most) most = counts[usual = own];
     }
@@ -214,19 +199,19 @@ static void find_strangers(struct mp_job_view *view)
         const struct mp_job_process *process = &model->job.processes.at[i];
         char name[32];
         snprintf(name, sizeof name, "rank %u", process->rank);
-        if (is_rank(process) && program[view->group[i]] != usual)
-            put_in(&list, "%s (%s)", name, view->groups.at[view->group[i]].program);
+        if (is_rank(process) && mp_intern_add_text(&names, programs[i]) != usual)
+            put_in(&list, "%s (%s)", name, programs[i]);
     }
-    add_sentence(view, &list, "rank ran another program than the rest", "ranks ran another program than the rest");
+    add_sentence(problems, &list, "rank ran another program than the rest", "ranks ran another program than the rest");
     free(counts);
-    free(program);
     mp_intern_free(&names);
 }
 
-void mp_job_find_problems(struct mp_job_view *view)
+void mp_job_problems_find(const struct mp_model *model, const char *const *programs, struct mp_job_texts *problems,
+                          struct mp_job_texts *notes)
 {
-    find_lacking(view);
-    find_absent(view);
-    find_doubles(view);
-    find_strangers(view);
+    find_lacking(model, problems, notes);
+    find_absent(model, problems);
+    find_doubles(model, problems);
+    find_strangers(model, programs, problems);
 }

@@ -1,6 +1,14 @@
 /* What a job's processes lack, and how they ended. Pure. */
 #pragma once
 
-#include "analysis/job/job_view.h"
+#include "model/model.h"
 
-void mp_job_find_problems(struct mp_job_view *view);
+struct mp_job_texts {
+    char **at;
+    size_t count, room;
+};
+
+/* Adds sentences about what the job lacks to *problems, and about what does not affect the numbers to *notes.
+ * `programs`: by process, "train.py". */
+void mp_job_problems_find(const struct mp_model *model, const char *const *programs, struct mp_job_texts *problems,
+                          struct mp_job_texts *notes);

@@ -1,6 +1,4 @@
 #include "analysis/job/job_view.h"
-#include "analysis/job/job_devices.h"
-#include "analysis/job/job_problems.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -448,8 +446,12 @@ void mp_job_view_make(const struct mp_model *model, struct mp_job_view *view)
     find_outliers(view);
     find_steps(view);
     find_leaks(view);
-    mp_job_find_devices(view);
-    mp_job_find_problems(view);
+    mp_job_devices_find(model, &view->devices);
+    const char **programs = mp_alloc_zeroed(model->job.processes.count + 1, sizeof *programs);
+    for (size_t i = 0; i < model->job.processes.count; i++)
+        programs[i] = view->groups.at[view->group[i]].program;
+    mp_job_problems_find(model, programs, &view->problems, &view->notes);
+    free(programs);
 }
 
 void mp_job_view_free(struct mp_job_view *view)

@@ -3,6 +3,8 @@
  * strings of the model. */
 #pragma once
 
+#include "analysis/job/job_devices.h"
+#include "analysis/job/job_problems.h"
 #include "base/vec.h"
 #include "model/model.h"
 
@@ -33,28 +35,11 @@ struct mp_job_outlier {
     size_t reason_count;
 };
 
-/* A device that several processes use, with the sum of their curves. */
-struct mp_job_device {
-    uint32_t host, device, uuid;
-    uint8_t layer; /* layer of the summed tracks */
-    uint32_t processes;
-    uint64_t most;       /* the highest sum of the curves; each counts with its highest level within `unit_ns` */
-    uint64_t at_unix_ns; /* begin of the `unit_ns` with the highest sum */
-    uint64_t unit_ns;
-    uint64_t separate;    /* the sum of the highest levels of the curves, even if they lie at different times */
-    uint64_t total_bytes; /* the device's; MP_BYTES_UNKNOWN */
-};
-
 /* One step, or 2^shift steps, over all processes of a group. */
 struct mp_job_step {
     uint64_t first;
     uint32_t processes, most_process, least_process;
     uint64_t most, least, sum;
-};
-
-struct mp_job_texts {
-    char **at;
-    size_t count, room;
 };
 
 struct mp_job_view {
@@ -64,8 +49,8 @@ struct mp_job_view {
     uint32_t *attempt;                      /* by process: counted from 1, if ranks were started again; else 0 */
     MP_VEC(struct mp_job_group) groups;     /* the group with the highest peak on a device first */
     MP_VEC(struct mp_job_outlier) outliers; /* the farthest first */
-    MP_VEC(struct mp_job_device) devices;   /* the fullest first */
-    MP_VEC(struct mp_job_step) steps;       /* the first group's */
+    struct mp_job_devices devices;
+    MP_VEC(struct mp_job_step) steps; /* the first group's */
     unsigned step_shift;
     MP_VEC(uint32_t) leaks; /* findings that are leaks, the fastest first */
     uint32_t leaking;       /* number of processes with a leak */
