@@ -1,7 +1,7 @@
 /*
  * Questions to a running collector, on the socket that recorded programs know. The socket is in a folder that only the
  * user may open. Only processes of the user and root get answers. A question is one message of fixed size. If it asks
- * for a file, it comes with the descriptor of an empty regular file for the answer. So the client chooses the file's
+ * for a file, it comes with the descriptor of an empty regular file for the answer. The client thus chooses the file's
  * path. The answer is one message of fixed size.
  */
 #pragma once

@@ -37,8 +37,8 @@ static bool is_open_to_us(uint32_t pid)
 }
 
 /* The wait status of an ended process whose parent has not waited for it yet: the last field of its stat. Without the
- * right to see it, the field is 0. So the link is checked first. Once the parent has waited, link and stat are missing
- * for everybody. */
+ * right to see it, the field is 0. The link is therefore checked first. Once the parent has waited, link and stat are
+ * missing for everybody. */
 static bool from_proc(uint32_t pid, int *wait_status)
 {
     char path[64], text[2048];

@@ -28,8 +28,8 @@ struct mp_refused {
 /* `name` NULL: uses the kernel's name. `pid` 0: not known. */
 void mp_refused_add(struct mp_refused *refused, uint32_t pid, const char *name, const struct mp_error *why);
 /* Moves the processes below process `above` to *refused; 0: all processes. A running process may still be recorded, so
- * it is moved only if `ending` is set. They are reported beside the session's socket and on its doorbell's page, either
- * of which may be missing (an empty path, NULL). */
+ * it is moved only if `ending` is set. The reports are folders next to the session's socket ("": none), and rows
+ * of its doorbell's page (NULL: none). */
 void mp_refused_take(const char *socket_path, struct mp_doorbell_page *page, uint32_t above, bool ending,
                      struct mp_refused *refused);
 void mp_refused_merge(struct mp_refused *into, const struct mp_refused *from);

@@ -1,5 +1,5 @@
 /*
- * What the parts of a session share: its processes, its socket, and what serves them. One thread at a time.
+ * The state of a session, for its parts: processes, socket, threads. One thread at a time.
  */
 #pragma once
 

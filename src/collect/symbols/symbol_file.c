@@ -86,7 +86,7 @@ static void load_functions(struct mp_symbol_file *file, Dwfl_Module *module)
         const char *name = dwfl_module_getsym_info(module, i, &symbol, &address, &section, NULL, NULL);
         int type = GELF_ST_TYPE(symbol.st_info);
         bool code = type == STT_FUNC || type == STT_GNU_IFUNC || type == STT_NOTYPE;
-        /* A symbol without a size marks a beginning, but no extent. So it names no other address. */
+        /* A symbol without a size marks a beginning, but no extent. It therefore names no other address. */
         if (!name || !*name || !code || section == SHN_UNDEF || section == SHN_ABS || !symbol.st_size) continue;
         if (address + symbol.st_size < address) continue;
         if (!mp_extents_add(&file->functions, address, address + symbol.st_size, (uintptr_t)name,
