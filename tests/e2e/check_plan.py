@@ -314,6 +314,13 @@ class Plan(unittest.TestCase):
         self.assertEqual(result.stderr.count(f"program.py:{line}  print(cuda."), 2, result.stderr)
         self.assertEqual([one["function"] for one in harness.answer("info", self.path)["plan"]["not_imitated"]], names)
 
+    def test_a_runtime_that_is_linked_in(self):
+        said = self.script("table, driver = ctypes.c_void_p(), ctypes.CDLL('libcuda.so.1')\nfor number in 'ff', '6b', '6b':\n"
+                           "    print(driver.cuGetExportTable(ctypes.byref(table), bytes.fromhex(\n"
+                           "        number + 'd5fb6c5bf4e74a8987d93912fd9df9')))\n")
+        self.assertEqual(said.stdout, "500\n" * 3)
+        self.assertEqual(said.stderr.count("has NVIDIA's CUDA runtime built in, as pip's CuPy has"), 1, said.stderr)
+
     def test_how_programs_end(self):
         ends = {"sys.exit(3)": (3, "the command failed, with status 3"),
                 "raise RuntimeError('no config')": (1, "the command failed, with status 1"),

@@ -6,7 +6,7 @@
                                                  then the page
 
 FOLDER has Megatron-LM at the commit of its rows, with its datasets' helpers compiled; PYTHONPATH has what it imports
-(einops, pyyaml, packaging, regex). Other rows come from check_published.py and check_torchtitan.py, or were measured in a
+(einops, pyyaml, packaging, regex, six). Other rows come from check_published.py and check_torchtitan.py, or were measured in a
 former session, as the last column says. Memory is in bytes.
 """
 import csv
@@ -48,6 +48,9 @@ WHY = """
 """
 
 
+WORDS = {"bert": 30522, "t5": 28996}  # in the vocabularies of BERT, in lower case and in both cases
+
+
 def rows():
     with open(TABLE) as file:
         return list(csv.DictReader(file, delimiter="\t"))
@@ -74,24 +77,31 @@ def page(table):
     return text + WHY
 
 
-def command(case, iterations=3):
+def command(case, room, iterations=3):
     import yaml
     settings = yaml.safe_load((case / "model_config.yaml").read_text())
-    kind = "t5" if case.parent.name == "t5" else "gpt"
+    kind = case.parent.name if case.parent.name in WORDS else "gpt"
     words = [f"pretrain_{kind}.py"]
     for name, value in settings["MODEL_ARGS"].items():
         if name.lstrip("-") not in LEFT_OUT and value is not False:
             words += [name] if value is True else [name, *str(value).split()]
-    words += ["--train-iters", iterations, "--mock-data", "--tensorboard-dir", "none", "--tokenizer-type", "NullTokenizer",
-              "--vocab-size", 30621 if kind == "t5" else 50256]
+    words += ["--train-iters", iterations, "--tensorboard-dir", "none"]
+    if kind == "gpt":
+        words += ["--mock-data", "--tokenizer-type", "NullTokenizer", "--vocab-size", 50256]
+    else:
+        special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+        pathlib.Path(room, "vocabulary").write_text("\n".join(special + [f"w{i}" for i in range(len(special), WORDS[kind])]))
+        words += ["--legacy-tokenizer", "--vocab-file", f"{room}/vocabulary", "--data-path", f"{room}/text"]
+        if kind == "t5":
+            words += ["--tokenizer-type", "BertWordPieceCase", "--vocab-extra-ids", 100]
     variables = {name: str(value) for name, value in settings.get("ENV_VARS", {}).items() if "$" not in str(value)}
     return list(map(str, words)), {**variables, **({"WITHOUT_APEX": "1"} if "uninstall" in case.name else {})}
 
 
 def plan(folder, case, rank):
     """Peaks by iteration."""
-    words, variables = command(case)
     with tempfile.TemporaryDirectory() as room:
+        words, variables = command(case, room)
         result = subprocess.run(
             [SOURCE / "tools" / "cuda-torch", "--torch", "2.7.1", "memprof", "plan", "--device", "a100-80gb", "--world-size",
              "8", "--rank", rank, "--stacks", "none", "-o", f"{room}/plan.mp", "--", "python3",

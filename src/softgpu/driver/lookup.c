@@ -98,10 +98,20 @@ EXPORTED CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVe
     return result;
 }
 
-/* NVIDIA's private tables are not imitated. */
+/* NVIDIA's private tables are not imitated. NVIDIA's own runtime cannot do without this one. */
 EXPORTED CUresult cuGetExportTable(const void **table, const CUuuid *id)
 {
-    (void)id;
+    static const unsigned char runtime[16] = {0x6b, 0xd5, 0xfb, 0x6c, 0x5b, 0xf4, 0xe7, 0x4a,
+                                              0x89, 0x87, 0xd9, 0x39, 0x12, 0xfd, 0x9d, 0xf9};
+    static int said;
+    Dl_info asker = {0};
+    if (id && !memcmp(id, runtime, sizeof runtime) && !__atomic_exchange_n(&said, 1, __ATOMIC_RELAXED)) {
+        dladdr(__builtin_return_address(0), &asker);
+        fprintf(stderr,
+                "memprof: %s has NVIDIA's CUDA runtime built in, as pip's CuPy has, which needs NVIDIA's driver: it cannot "
+                "be planned; use a build that loads libcudart.so\n",
+                asker.dli_fname ? asker.dli_fname : "a library");
+    }
     if (table) *table = NULL;
     return CUDA_ERROR_NOT_FOUND;
 }

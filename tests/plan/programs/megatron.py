@@ -8,6 +8,7 @@ import runpy
 import sys
 import types
 
+import numpy
 import torch
 
 
@@ -78,22 +79,38 @@ class Writer:
     def add_scalar(self, name, value, iteration=None, *arguments, **named):
         if name == "mem-max-allocated-bytes":
             print("MEASURED", iteration, value, flush=True)
+        elif name == "mem-allocated-bytes":
+            print("CURRENT", iteration, value, flush=True)
 
     def __getattr__(self, name):
         return nothing
 
 
+tensorboard = sys.modules["torch.utils.tensorboard"] = types.ModuleType("torch.utils.tensorboard")
+tensorboard.SummaryWriter = Writer
 for name, members in ({} if os.environ.get("WITHOUT_APEX") else APEX).items():
     module = sys.modules[name] = types.ModuleType(name)
     module.__path__ = []
     vars(module).update(members)
 builtins.te_general_gemm = general_gemm  # a name that Megatron uses where Transformer Engine is not installed
-sys.path.insert(0, os.getcwd())
+sys.path[0] = os.getcwd()  # in place of the folder of this file, which has the name of the package
 import megatron.training.global_vars as variables  # noqa: E402
+from megatron.core.datasets import masked_dataset  # noqa: E402
+from megatron.core.datasets.indexed_dataset import IndexedDatasetBuilder  # noqa: E402
 from megatron.core.fusions.fused_layer_norm import FusedLayerNorm  # noqa: E402
+from megatron.core.models.bert import bert_layer_specs  # noqa: E402
 from megatron.core.models.T5 import t5_spec  # noqa: E402
 
 t5_spec.TENorm = FusedLayerNorm
+# Each planned rank makes the index that rank 0 makes for all
+masked_dataset.torch = types.SimpleNamespace(distributed=types.SimpleNamespace(get_rank=lambda: 0))
+bert_layer_specs.bert_layer_with_transformer_engine_spec = None  # is imported, and not used in local ones
 variables._set_tensorboard_writer = lambda arguments: setattr(variables, "_GLOBAL_TENSORBOARD_WRITER", Writer())
 sys.argv = sys.argv[1:]
+if "--data-path" in sys.argv:  # documents of sentences; only their number matters
+    path = sys.argv[sys.argv.index("--data-path") + 1]
+    text = IndexedDatasetBuilder(path + ".bin", numpy.int32)
+    for _ in range(1000):
+        text.add_document(torch.randint(5, 20000, (640,)), [64] * 10)
+    text.finalize(path + ".idx")
 runpy.run_path(sys.argv[0], run_name="__main__")
