@@ -206,7 +206,8 @@ struct mp_block_use {
     uint32_t operator, node; /* string ids: its name; the node of backward that ran it, 0: none */
     uint32_t shape; /* string id of the tensor's type and sizes, "float32 [8, 128]"; also " strides [1, 8]" if its
                      * elements are not in order; 0: not known */
-    uint8_t how;    /* bits of enum mp_use_how */
+    uint32_t module; /* string id of the path of the network's module that ran; 0: none */
+    uint8_t how;     /* bits of enum mp_use_how */
 };
 
 /* A text about a block. If a block has several, all of them count. */

@@ -129,7 +129,7 @@ static const struct mp_table_layout tables[] = {
      FIELDS(NAMED("time", mp_block_use, time_ns, MP_FIELD_ANY, DELTA), FIELD(mp_block_use, block, MP_FIELD_ANY, DELTA),
             FIELD(mp_block_use, operator, MP_CHUNK_STRINGS, VARINT),
             FIELD(mp_block_use, node, MP_CHUNK_STRINGS, VARINT), FIELD(mp_block_use, shape, MP_CHUNK_STRINGS, VARINT),
-            FIELD(mp_block_use, how, MP_FIELD_ANY, PLANES))},
+            OPTIONAL(mp_block_use, module, MP_CHUNK_STRINGS, DELTA), FIELD(mp_block_use, how, MP_FIELD_ANY, PLANES))},
     {.kind = MP_CHUNK_METADATA,
      .name = "metadata of a block",
      .row = sizeof(struct mp_block_metadata),

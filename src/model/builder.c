@@ -290,6 +290,7 @@ static void builder_add_uses(struct mp_builder *b, const struct mp_chunk *chunk)
         use.operator= builder_string(b, use.operator);
         use.node = builder_string(b, use.node);
         use.shape = builder_string(b, use.shape);
+        use.module = builder_string(b, use.module);
         if (use.how) mp_vec_add(&b->uses, use);
     }
 }
@@ -310,6 +311,7 @@ static void builder_end_uses(struct mp_builder *b)
                                          .operator= from->operator,
                                          .node = from->node,
                                          .shape = from->shape,
+                                         .module = from->module,
                                          .how = from->how};
         bool repeats = before.block == use.block && before.time_ns == use.time_ns && before.how == use.how &&
                        before.shape == use.shape && before.operator== use.operator;

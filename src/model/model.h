@@ -75,8 +75,8 @@ struct mp_model_metadata {
 struct mp_model_use {
     uint64_t time_ns;
     uint32_t block;
-    uint32_t operator, node, shape; /* string ids, as in struct mp_block_use */
-    uint8_t how;                    /* bits of enum mp_use_how */
+    uint32_t operator, node, shape, module; /* string ids, as in struct mp_block_use */
+    uint8_t how;                            /* bits of enum mp_use_how */
 };
 
 /* The request that PyTorch's allocator answered with a block. Sorted by block. Use mp_model_request_of(). */

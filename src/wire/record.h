@@ -25,8 +25,8 @@ enum mp_record_type {
     MP_RECORD_TORCH = 68,      /* no question: PyTorch's data about its caching allocator; `kind` is enum
                                 * mp_reading_kind */
     MP_RECORD_OPERATOR = 71,   /* no question: an operator of PyTorch has ended. `name`: its name; `stack`: string id of the
-                                * node of backward that runs it; `moment_ns`: when it began, on the same clock as
-                                * time_ns; `bytes`: the number of its tensors, which follow in further records of the
+                                * node of backward that runs it; `address`: string id of the path of the module
+                                * that runs; `moment_ns`: when it began, on the clock of time_ns; `bytes`: the number of its tensors, which follow in further records of the
                                 * ring; `kind`: a number that these repeat */
     MP_RECORD_TENSORS = 72,    /* no question: up to four tensors. Addresses of their storages: `address`, `bytes`,
                                 * total_allocated, total_reserved (0: no further one). String ids of their shapes:

@@ -10,6 +10,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "..", "cuda_torch"), HERE]
 sys.dont_write_bytecode = True
 import bed
+import asserted
 import bench
 import harness
 
@@ -22,10 +23,15 @@ TRAININGS = (("wide", "foreach"), ("deep", "late"), ("attention", "varies"), ("d
          ("variational", ""), ("variational", "held,late"))
 
 
+# The first is in the short form.
+CHECKPOINTED = (("results", "", 4), ("decoder", "", 8), ("pairs", "", 4), ("twins", "", 4))
+
+
 class Advice(bed.TestCase):
-    def peaks(self, name, habits, changes="", **variables):
+    def peaks(self, name, habits, changes="", how="snapshot", **variables):
         """Allocated and reserved bytes, by PyTorch."""
-        run = self.execute(PROGRAM, name, habits, changes, BENCH_DEVICE="cuda", **{"BENCH_SCALE": 16, **variables})
+        run = self.execute(PROGRAM, name, habits, changes, how=how, BENCH_DEVICE="cuda",
+                           **{"BENCH_SCALE": 16, **variables})
         stats = run.truth["devices"][0]["stats"]
         return run, stats["allocated_bytes.all.peak"], stats["reserved_bytes.all.peak"]
 
@@ -55,6 +61,16 @@ class Advice(bed.TestCase):
         for what, said, real, _ in rows:
             within = 0.05 if what == "chunked" else bench.WITHIN  # chunks of a small vocabulary: at most 5 % more is saved
             self.assertTrue(bench.is_within(said, real, within), (name, habits, what, said, real))
+
+    def test_checkpoints_of_a_plan_to_the_byte(self):
+        """torch.utils.checkpoint on the named modules, planned: the peak is the stated one."""
+        for name, habits, scale in CHECKPOINTED if asserted.LONG else CHECKPOINTED[:1]:
+            run, allocated, _ = self.peaks(name, habits, how="plan", BENCH_SCALE=scale)
+            found = bench.answer(run.path, "--track", "cuda:0/torch", "--kind", "checkpoint")
+            said = {bench.change_of(row): row["peak_bytes"] for row in found["changes"] if row["pattern"] == "checkpoint"}
+            self.assertEqual((found["peak_bytes"], len(said)), (allocated, 1), name)
+            for change, peak in said.items():
+                self.assertEqual(self.peaks(name, habits, change, how="plan", BENCH_SCALE=scale)[1], peak, (name, change))
 
     def test_an_optimizer_of_one_kernel(self):
         """With small batches and workspaces, the peak is in the optimizer's step, where lists have their temporaries.

@@ -21,7 +21,7 @@
 #define FIELDS_mp_block_request(V, T, N)  V(block) N(request)
 #define FIELDS_mp_label(V, T, N)          V(time_ns) V(block) V(role) T(name)
 #define FIELDS_mp_block_holder(V, T, N)   V(time_ns) V(block) V(kind) V(certain) T(path) T(file) V(line)
-#define FIELDS_mp_block_use(V, T, N)      V(time_ns) V(block) T(operator) T(node) T(shape) V(how)
+#define FIELDS_mp_block_use(V, T, N)      V(time_ns) V(block) T(operator) T(node) T(shape) T(module) V(how)
 #define FIELDS_mp_block_metadata(V, T, N) V(time_ns) V(block) V(kind) T(text)
 #define FIELDS_mp_sample(V, T, N)         V(time_ns) T(counter) V(value)
 #define FIELDS_mp_segment(V, T, N)                                                                                     \
@@ -39,7 +39,7 @@
 #define FIELDS_mp_model_request(V, T, N)  V(block) N(request)
 #define FIELDS_mp_model_holder(V, T, N)   V(block) V(look) V(since) T(path) T(file) V(line) V(kind) V(certain)
 #define FIELDS_mp_model_look(V, T, N)     V(time_ns) T(note) V(complete)
-#define FIELDS_mp_model_use(V, T, N)      V(time_ns) V(block) T(operator) T(node) T(shape) V(how)
+#define FIELDS_mp_model_use(V, T, N)      V(time_ns) V(block) T(operator) T(node) T(shape) T(module) V(how)
 #define FIELDS_mp_model_metadata(V, T, N) V(time_ns) V(block) T(text) V(kind) V(again)
 #define FIELDS_mp_model_resize(V, T, N)   V(block) V(event) V(bytes)
 #define FIELDS_mp_model_note(V, T, N)     V(bytes) V(stack) T(name)

@@ -668,13 +668,11 @@ static uint16_t *match_stacks(const struct mp_model *model, const struct mp_rule
 
 const char *mp_category_phase(const struct mp_categories *categories, uint32_t moment)
 {
-    static const char *const words[MP_PHASES] = {[MP_PHASE_FORWARD] = "forward",
-                                                 [MP_PHASE_RECOMPUTE] = "backward",
-                                                 [MP_PHASE_BACKWARD] = "backward",
-                                                 [MP_PHASE_OPTIMIZER] = "optimizer"};
     uint32_t turn = moment ? mp_phase_turn_of(&categories->phases, moment - 1) : MP_NONE;
     if (turn != MP_NONE && categories->guesses.inference[turn]) return "inference";
-    return turn == MP_NONE ? NULL : words[categories->phases.turns.at[turn].phase];
+    if (turn == MP_NONE) return NULL;
+    unsigned phase = categories->phases.turns.at[turn].phase;
+    return mp_phase_name(phase == MP_PHASE_RECOMPUTE ? MP_PHASE_BACKWARD : phase);
 }
 
 /* The key of blocks that mostly get the same label: stack, module and size. */

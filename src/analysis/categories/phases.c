@@ -193,6 +193,37 @@ uint32_t mp_phase_backward_end(const struct mp_phases *phases, uint32_t event)
     return turn < phases->turns.count ? phases->turns.at[turn].first : MP_NONE;
 }
 
+enum mp_phase mp_phase_of_use(const struct mp_phases *phases, const struct mp_model *model,
+                              const struct mp_model_use *use)
+{
+    uint32_t before = mp_model_events_before(model, use->time_ns, true);
+    uint32_t turn = before ? mp_phase_turn_of(phases, before - 1) : MP_NONE;
+    enum mp_phase phase = turn == MP_NONE ? MP_PHASE_OUTSIDE : (enum mp_phase)phases->turns.at[turn].phase;
+    return use->node && phase != MP_PHASE_RECOMPUTE ? MP_PHASE_BACKWARD : phase;
+}
+
+uint32_t mp_phase_saved_for(const struct mp_phases *phases, const struct mp_model *model, uint32_t block)
+{
+    size_t count;
+    const struct mp_model_use *uses = mp_model_uses_of(model, block, &count);
+    /* The engine adds up gradients between nodes, so these have no node of their own. */
+    if (mp_phase_is_backward(mp_phase_of_block(phases, model, block))) return 0;
+    for (size_t i = 0; i < count; i++)
+        if (uses[i].node && uses[i].how & MP_USE_READ && !(uses[i].how & MP_USE_WRITTEN) &&
+            mp_phase_of_use(phases, model, &uses[i]) == MP_PHASE_BACKWARD) /* a recomputation runs within a node, too */
+            return uses[i].node;
+    return 0;
+}
+
+const char *mp_phase_name(unsigned phase)
+{
+    static const char *const words[MP_PHASES] = {[MP_PHASE_FORWARD] = "forward",
+                                                 [MP_PHASE_RECOMPUTE] = "recompute",
+                                                 [MP_PHASE_BACKWARD] = "backward",
+                                                 [MP_PHASE_OPTIMIZER] = "optimizer"};
+    return words[phase];
+}
+
 void mp_phases_free(struct mp_phases *phases)
 {
     free(phases->of_stack);

@@ -27,8 +27,8 @@ struct mp_phase_turn {
 };
 
 struct mp_phases {
-    uint8_t *of_stack; /* enum mp_phase, by stack */
-    uint8_t unknown;   /* phase of a block without a stack */
+    uint8_t *of_stack;   /* enum mp_phase, by stack */
+    uint8_t unknown;     /* phase of a block without a stack */
     unsigned char *flow; /* mp_flow_find() */
     MP_VEC(struct mp_phase_turn) turns;
     unsigned char *works; /* by thread: the thread allocates in a phase; other threads take no turns */
@@ -40,6 +40,13 @@ struct mp_phases {
 bool mp_phase_is_backward(unsigned phase);
 void mp_phases_find(const struct mp_model *model, struct mp_phases *phases);
 enum mp_phase mp_phase_of_block(const struct mp_phases *phases, const struct mp_model *model, uint32_t block);
+/* Also for operators that allocate nothing. */
+enum mp_phase mp_phase_of_use(const struct mp_phases *phases, const struct mp_model *model,
+                              const struct mp_model_use *use);
+/* The string id of the first node of backward that reads a block which backward did not make; 0: none. */
+uint32_t mp_phase_saved_for(const struct mp_phases *phases, const struct mp_model *model, uint32_t block);
+/* "forward", "recompute", "backward", "optimizer"; NULL: none of these. */
+const char *mp_phase_name(unsigned phase);
 /* The index of the turn that an event belongs to; MP_NONE before the first. */
 uint32_t mp_phase_turn_of(const struct mp_phases *phases, uint32_t event);
 /* The first event after the backward pass that runs at an event, or else after the next one; MP_NONE: none ends. */

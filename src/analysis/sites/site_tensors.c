@@ -3,12 +3,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "analysis/categories/phases.h"
 #include "base/map.h"
 #include "base/memory.h"
 #include "base/order.h"
 #include "model/uses.h"
 
-/* Blocks of a site with tensors of one type and as many dimensions, made by one operator. */
+/* Blocks of a site with tensors of one type and as many dimensions, made by one operator in one phase, and saved for
+ * one node. */
 struct kind {
     uint32_t site;
     struct mp_shape shape;
@@ -23,25 +25,28 @@ struct kinds {
 };
 
 MP_ORDER(by_site_heaviest_first, struct kind,
-         MP_RISING(site) ?: MP_FALLING(of.bytes) ?: MP_FALLING(of.blocks) ?: MP_RISING(of.operator))
+         MP_RISING(site) ?: MP_FALLING(of.bytes) ?: MP_FALLING(of.blocks) ?: MP_RISING(of.operator) ?: MP_RISING(of.saved) ?:
+         MP_RISING(of.phase))
 
-static struct kind *kind_of(struct kinds *kinds, uint32_t site, const struct mp_tensor *tensor,
+static struct kind *kind_of(struct kinds *kinds, uint32_t site, const struct mp_site_tensor *of,
                             const struct mp_shape *shape)
 {
     uint64_t *first = mp_map_at(&kinds->first, (uint64_t)site + 1, NULL);
     for (size_t at = *first; at; at = kinds->next.at[at - 1]) {
         struct kind *kind = &kinds->at.at[at - 1];
-        if (kind->of.operator== tensor->operator&& mp_shape_add(&kind->shape, shape)) return kind;
+        if (kind->of.operator== of->operator&& kind->of.saved == of->saved && kind->of.phase == of->phase &&
+            mp_shape_add(&kind->shape, shape))
+            return kind;
     }
-    const struct kind kind = {.site = site, .shape = *shape, .of = {.operator= tensor->operator} };
+    const struct kind kind = {.site = site, .shape = *shape, .of = *of};
     mp_vec_add(&kinds->at, kind);
     mp_vec_add(&kinds->next, *first);
     *first = kinds->at.count;
     return &kinds->at.at[kinds->at.count - 1];
 }
 
-static void add_block(struct kinds *kinds, const struct mp_model *model, uint32_t site, uint64_t time_ns,
-                      uint64_t next_ns, const struct mp_live_block *live)
+static void add_block(struct kinds *kinds, const struct mp_model *model, const struct mp_phases *phases, uint32_t site,
+                      uint64_t time_ns, uint64_t next_ns, const struct mp_live_block *live)
 {
     struct mp_tensor tensor;
     struct mp_shape shape;
@@ -49,7 +54,10 @@ static void add_block(struct kinds *kinds, const struct mp_model *model, uint32_
     mp_tensor_of(model, live->block, &tensor);
     if (!tensor.operator&& !tensor.shape) return;
     mp_shape_read(mp_model_text(model, tensor.shape), &shape);
-    struct kind *kind = kind_of(kinds, site, &tensor, &shape);
+    const struct mp_site_tensor of = {.operator= tensor.operator,
+                                      .saved = mp_phase_saved_for(phases, model, live->block),
+                                      .phase = mp_phase_of_block(phases, model, live->block)};
+    struct kind *kind = kind_of(kinds, site, &of, &shape);
     uint64_t bytes = mp_known(live->bytes);
     kind->of.bytes += bytes;
     kind->of.blocks++;
@@ -67,10 +75,12 @@ void mp_site_tensors_find(const struct mp_model *model, const struct mp_live_blo
                           struct mp_sites *sites)
 {
     struct kinds kinds = {0};
+    struct mp_phases phases;
     uint64_t time_ns = live->moment ? model->events.time_ns[live->moment - 1] : 0;
     uint64_t next_ns = mp_uses_next(model, time_ns);
+    mp_phases_find(model, &phases);
     for (size_t i = 0; i < live->count; i++)
-        add_block(&kinds, model, site_of[i], time_ns, next_ns, &live->at[i]);
+        add_block(&kinds, model, &phases, site_of[i], time_ns, next_ns, &live->at[i]);
     if (kinds.at.count) qsort(kinds.at.at, kinds.at.count, sizeof *kinds.at.at, by_site_heaviest_first);
     mp_vec_each (struct kind, kind, &kinds.at) {
         char text[MP_SHAPE_TEXT];
@@ -83,6 +93,7 @@ void mp_site_tensors_find(const struct mp_model *model, const struct mp_live_blo
         sites->never_bytes += kind->of.never_bytes;
         mp_vec_add(&sites->tensors, kind->of);
     }
+    mp_phases_free(&phases);
     mp_vec_free(&kinds.at);
     mp_vec_free(&kinds.next);
     mp_map_free(&kinds.first);

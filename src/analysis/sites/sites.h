@@ -24,6 +24,8 @@ struct mp_site_share {
 struct mp_site_tensor {
     uint64_t bytes, blocks;
     uint32_t operator;     /* string id of the model; 0: not known */
+    uint32_t saved;        /* string id of the node of backward for which the blocks are saved; 0: none */
+    uint32_t phase;        /* enum mp_phase in which they were made */
     uint32_t dtype, shape; /* string ids in mp_sites.groups: "float32", "[8, 128..256]"; MP_NONE: not known */
     uint64_t never_bytes, never_blocks; /* those that are not used again (mp_idle.never) */
     /* Of the largest block, seen from the moment: for how long it had not been used, until it is used again, and until

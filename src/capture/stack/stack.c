@@ -403,6 +403,13 @@ struct mp_captured mp_stack_capture(struct mp_thread *thread, bool may_call_pyth
     return (struct mp_captured){path, module};
 }
 
+uint32_t mp_stack_module(struct mp_thread *thread)
+{
+    const struct mp_backward *root = root_of(thread, __builtin_frame_address(0));
+    struct mp_python_stack python;
+    return module_of(root, walk_python(room_of(thread), root, false, &python) ? &python : NULL, false);
+}
+
 struct mp_captured mp_stack_creation(struct mp_thread *thread)
 {
     const struct mp_backward *root = root_of(thread, __builtin_frame_address(0));

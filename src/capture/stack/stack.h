@@ -78,6 +78,8 @@ void mp_stack_code_unloaded(void);
 
 /* Captures the calling thread's stack; id 0 if stacks are off, the tables are full, or there is none. */
 struct mp_captured mp_stack_capture(struct mp_thread *thread, bool may_call_python);
+/* The module alone, without a walk of native frames. */
+uint32_t mp_stack_module(struct mp_thread *thread);
 /* Captures the path that makes an autograd node: only the Python frames, if there are any. Python's API may be used. */
 struct mp_captured mp_stack_creation(struct mp_thread *thread);
 /* Does the same for a path that this thread has captured before. Touches only the thread's own memory, so it needs the

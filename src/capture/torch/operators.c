@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "capture/core/recorder.h"
 #include "capture/core/tables.h"
+#include "capture/stack/stack.h"
 
 #define DEPTH_MOST   64   /* operators within operators; further ones are not logged */
 #define TENSORS_MOST 8192 /* tensors of all running operators of a thread: an optimizer's step has some thousands */
@@ -37,7 +38,9 @@ struct schema {
 struct operators_thread {
     uint32_t generation; /* of the session whose string ids the caches have */
     uint32_t depth, nodes, count;
-    uint8_t number; /* of the last operator that was sent */
+    uint8_t number;    /* of the last operator that was sent */
+    bool module_known; /* `module` is that of the outermost operator that runs, and of all within it */
+    uint32_t module;   /* string id of its path */
     struct running running[DEPTH_MOST];
     uint32_t node[DEPTH_MOST]; /* names of the nodes that run */
     struct schema schemas[NAMES];
@@ -202,6 +205,7 @@ static void begin_operator(struct mp_thread *thread, const void *run, const void
 {
     struct operators_thread *own = own_of(thread);
     uint32_t depth = own->depth++;
+    if (!depth) own->module_known = false;
     if (depth >= DEPTH_MOST) return;
     const struct schema *known = known_schema(own, schema, name);
     own->running[depth] = (struct running){known->name, own->count, mp_session_clock_ns(), known->is_factory};
@@ -225,8 +229,11 @@ static void send_operator(struct mp_thread *thread, struct operators_thread *own
     uint32_t count = own->count - running->first;
     const struct tensor *at = own->tensors + running->first;
     if (!count) return;
+    if (!own->module_known) own->module = mp_stack_module(thread);
+    own->module_known = true;
     own->number++;
-    struct mp_record record = {.bytes = count,
+    struct mp_record record = {.address = own->module,
+                               .bytes = count,
                                .stack = own->nodes ? own->node[own->nodes - 1] : 0,
                                .name = running->name,
                                .type = MP_RECORD_OPERATOR,

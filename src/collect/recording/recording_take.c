@@ -178,7 +178,7 @@ static bool is_known(struct mp_operator_log *log, const struct mp_block_use *use
 static enum mp_status recording_take_birth(struct mp_recording *recording, const struct mp_record *record,
                                            const struct mp_event *event, struct mp_error *error)
 {
-    struct mp_block_use use = {.time_ns = event->time_ns, .block = event->block, .how = MP_USE_MADE};
+    struct mp_block_use use = {.time_ns = event->time_ns, .block = event->block, .module = event->name, .how = MP_USE_MADE};
     if (!record->moment_ns || !recording_logs_operators(recording)) return MP_OK;
     enum mp_status status = string_of(recording, (uint32_t)record->moment_ns, &use.operator, error);
     if (!status) status = string_of(recording, (uint32_t)(record->moment_ns >> 32), &use.node, error);
@@ -194,7 +194,8 @@ static enum mp_status recording_take_operator(struct mp_recording *recording, ui
                                             .begun_ns = mp_recording_time(recording, record->moment_ns),
                                             .number = record->kind};
     recording->operators.first = recording->operators.uses.count;
-    return string_of(recording, record->stack, &now->use.node, error);
+    enum mp_status status = string_of(recording, record->stack, &now->use.node, error);
+    return status ? status : string_of(recording, (uint32_t)record->address, &now->use.module, error);
 }
 
 static enum mp_status recording_take_tensors(struct mp_recording *recording, uint32_t ring,

@@ -489,6 +489,7 @@ static void rename_blocks(struct renaming *renaming)
         use->operator= new_name(renaming, ROLE_OPERATOR, use->operator);
         use->node = new_name(renaming, ROLE_OPERATOR, use->node);
         use->shape = new_name(renaming, ROLE_SHAPE, use->shape);
+        use->module = new_name(renaming, ROLE_MODULE, use->module);
     }
     for (size_t i = 0; i < model->past_sites.count; i++)
         model->past_sites.at[i].module = new_name(renaming, ROLE_MODULE, model->past_sites.at[i].module);

@@ -16,6 +16,7 @@ void mp_block_rows_start(const struct mp_model *model, const struct mp_window *w
     rows->root = mp_module_root(model);
     mp_steps_find(model, &rows->steps);
     mp_placements_find(model, &rows->placements);
+    if (model->uses.count) mp_phases_find(model, &rows->phases);
 }
 
 bool mp_block_rows_pick(const struct mp_block_rows *rows, uint32_t block)
@@ -78,6 +79,12 @@ static void fill_row(const struct mp_block_rows *rows, struct mp_row *row)
     row->shape = tensor.shape ? mp_model_text(model, tensor.shape) : NULL;
     row->made_by = tensor.operator? mp_model_text(model, tensor.operator) : NULL;
     row->node = tensor.node ? mp_model_text(model, tensor.node) : NULL;
+    row->phase = row->saved_for = NULL;
+    if (model->uses.count) {
+        uint32_t saved = mp_phase_saved_for(&rows->phases, model, row->block);
+        row->phase = mp_phase_name(mp_phase_of_block(&rows->phases, model, row->block));
+        row->saved_for = saved ? mp_model_text(model, saved) : NULL;
+    }
     row->role = label ? mp_role_name(label->role) : NULL;
     row->label = label && label->name ? mp_model_text(model, label->name) : NULL;
 }
@@ -96,5 +103,6 @@ void mp_block_rows_free(struct mp_block_rows *rows)
     mp_steps_free(&rows->steps);
     free(rows->regions);
     mp_placements_free(&rows->placements);
+    mp_phases_free(&rows->phases);
     rows->regions = NULL;
 }

@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include "analysis/categories/phases.h"
 #include "analysis/sites/placement.h"
 #include "model/filter.h"
 #include "model/model.h"
@@ -19,6 +20,7 @@ struct mp_block_rows {
     uint32_t *regions; /* by block: string ids, MP_NONE if there is none */
     size_t root;       /* length of the modules' common root, by mp_module_root() */
     struct mp_placements placements;
+    struct mp_phases phases;
 };
 
 /* One block. UINT64_MAX: the value is unknown, or the event has not happened. */
@@ -30,6 +32,7 @@ struct mp_row {
     const char *region;                 /* NULL: none */
     const char *shape, *made_by, *node; /* from the log of operators: type and sizes of its tensor, the operator that
                                          * made it, the node of backward that ran that; NULL: not known */
+    const char *phase, *saved_for;      /* the phase in which it was made; the node of backward for which it is saved */
     const char *module;                 /* the path of the network's module that allocated it; NULL: none */
     const char *role, *label;           /* from its last label; NULL: none */
     uint32_t stack;

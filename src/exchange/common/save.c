@@ -225,7 +225,7 @@ static enum mp_status save_uses(struct saver *s)
     MP_VEC(struct mp_block_use) rows = {0};
     mp_vec_each (const struct mp_model_use, from, &s->model->uses) {
         const struct mp_block_use row = {from->time_ns, s->numbers[from->block], from->operator, from->node,
-                                         from->shape, from->how};
+                                         from->shape, from->module, from->how};
         mp_vec_add(&rows, row);
     }
     enum mp_status status = mp_writer_uses(s->writer, rows.at, rows.count, s->error);

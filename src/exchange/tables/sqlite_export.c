@@ -10,6 +10,7 @@
 #include "analysis/sites/peak.h"
 #include "base/map.h"
 #include "base/memory.h"
+#include "model/module_path.h"
 #include "model/stack.h"
 #include "model/track.h"
 
@@ -68,9 +69,12 @@ static const char sqlite_tables[] =
     "  requested_bytes INTEGER, -- asked of PyTorch's allocator; with stream and pool as far as its history tells\n"
     "  stream INTEGER, pool TEXT, -- pool: PyTorch's pair of numbers; 0,0 is the default one\n"
     "  shape TEXT,            -- 'float32 [8, 128]', with the operators' log\n"
-    "  operator TEXT, node TEXT); -- what allocated it, and the node of backward that ran that\n"
+    "  operator TEXT, node TEXT, -- what allocated it, and the node of backward that ran that\n"
+    "  phase TEXT,            -- then: forward, recompute, backward, optimizer\n"
+    "  saved_for TEXT);       -- the node of backward that reads it, if backward did not make it\n"
     "CREATE TABLE uses (block_id INTEGER, time_ns INTEGER, operator TEXT, node TEXT, shape TEXT, -- operator's end\n"
-    "  how TEXT);             -- letters: r read, w written, o result, v view, m made\n"
+    "  how TEXT,              -- letters: r read, w written, o result, v view, m made\n"
+    "  module TEXT, phase TEXT); -- of the operator\n"
     "CREATE TABLE labels (block_id INTEGER, event_id INTEGER, -- after that event; NULL: from the start\n"
     "  role TEXT, label TEXT);\n"
     "CREATE TABLE resizes (block_id INTEGER, event_id INTEGER, bytes INTEGER, -- from that event on\n"
@@ -164,10 +168,10 @@ static const struct {
     [STACKS] = {"stacks", 6},
     [FRAMES] = {"frames", 7},
     [STACK_FRAMES] = {"stack_frames", 3},
-    [BLOCKS] = {"blocks", 23},
+    [BLOCKS] = {"blocks", 25},
     [LABELS] = {"labels", 4},
     [RESIZES] = {"resizes", 3},
-    [USES] = {"uses", 6},
+    [USES] = {"uses", 8},
     [EVENTS] = {"events", 11},
     [STEPS] = {"steps", 6},
     [REGIONS] = {"regions", 4},
@@ -318,17 +322,22 @@ static void put_blocks(struct database *db)
     const struct mp_model_blocks *blocks = &db->model->blocks;
     for (struct mp_row row = {0}; mp_block_rows_next(db->rows, &row) && !db->failed; row.block++) {
         put_stack(db, row.stack);
-        insert(db, BLOCKS, "nntnnnnnnnnnnttttnntttt", (uint64_t)row.block, (uint64_t)blocks->track[row.block], row.kind,
-               blocks->address[row.block], row.bytes, or_null(row.stack), row.thread,
+        insert(db, BLOCKS, "nntnnnnnnnnnnttttnntttttt", (uint64_t)row.block, (uint64_t)blocks->track[row.block],
+               row.kind, blocks->address[row.block], row.bytes, or_null(row.stack), row.thread,
                event_or_null(blocks->alloc_event[row.block]), row.alloc_ns, row.alloc_step,
                event_or_null(blocks->free_event[row.block]), row.free_ns, row.free_step, row.region, row.module,
                row.role, row.label, row.requested, row.stream, *row.torch_pool ? row.torch_pool : NULL, row.shape,
-               row.made_by, row.node);
+               row.made_by, row.node, row.phase, row.saved_for);
     }
     mp_vec_each (const struct mp_model_resize, resize, &db->model->resizes) {
         if (mp_block_rows_pick(db->rows, resize->block))
             insert(db, RESIZES, "nnn", (uint64_t)resize->block, (uint64_t)resize->event, resize->bytes);
     }
+}
+
+static const char *text_or_null(const struct database *db, uint32_t string)
+{
+    return string ? mp_model_text(db->model, string) : NULL;
 }
 
 static void put_uses(struct database *db)
@@ -338,9 +347,10 @@ static void put_uses(struct database *db)
         for (unsigned i = 0; i < 5; i++)
             if (use->how >> i & 1) strncat(how, &"r\0w\0o\0v\0m"[2 * i], 1);
         if (mp_block_rows_pick(db->rows, use->block))
-            insert(db, USES, "nntttt", (uint64_t)use->block, use->time_ns, mp_model_text(db->model, use->operator),
-                   use->node ? mp_model_text(db->model, use->node) : NULL,
-                   use->shape ? mp_model_text(db->model, use->shape) : NULL, how);
+            insert(db, USES, "nntttttt", (uint64_t)use->block, use->time_ns, mp_model_text(db->model, use->operator),
+                   text_or_null(db, use->node), text_or_null(db, use->shape), how,
+                   use->module ? mp_module_path(db->model, db->rows->root, use->module) : NULL,
+                   mp_phase_name(mp_phase_of_use(&db->rows->phases, db->model, use)));
     }
 }
 

@@ -92,8 +92,12 @@ static void csv_row(struct text_export *export, const struct mp_row *row)
     csv_number(out, row->requested);
     csv_number(out, row->stream);
     csv_word(out, *row->torch_pool ? row->torch_pool : NULL);
-    if (model->uses.count) csv_word(out, row->shape);
-    if (model->uses.count) csv_word(out, row->made_by);
+    if (model->uses.count) {
+        csv_word(out, row->shape);
+        csv_word(out, row->made_by);
+        csv_word(out, row->phase);
+        csv_word(out, row->saved_for);
+    }
     mp_buffer_append_text(out, "\r\n");
 }
 
@@ -112,7 +116,7 @@ enum mp_status mp_csv_export(const struct mp_block_rows *rows, bool compress, FI
     mp_buffer_append_text(&export.sink.text,
                           "block,track,device,layer,kind,address,bytes,alloc_ns,free_ns,alloc_step,free_step,thread,"
                           "region,function,file,line,stack,module,role,label,requested_bytes,stream,pool");
-    mp_buffer_append_text(&export.sink.text, rows->model->uses.count ? ",shape,operator\r\n" : "\r\n");
+    mp_buffer_append_text(&export.sink.text, rows->model->uses.count ? ",shape,operator,phase,saved_for\r\n" : "\r\n");
     for (struct mp_row row = {0}; mp_block_rows_next(rows, &row) && !export.sink.failed; row.block++) {
         csv_row(&export, &row);
         mp_sink_pass(&export.sink);
@@ -233,6 +237,8 @@ static void put_block(struct text_export *export, const struct mp_row *row)
         mp_json_text(&json, "shape", row->shape);
         mp_json_text(&json, "operator", row->made_by);
         mp_json_text(&json, "node", row->node);
+        mp_json_text(&json, "phase", row->phase);
+        mp_json_text(&json, "saved_for", row->saved_for);
     }
     mp_json_end_object(&json);
 }

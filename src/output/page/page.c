@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "analysis/advise/advise.h"
+#include "analysis/categories/phases.h"
 #include "analysis/sites/growth.h"
 #include "analysis/sites/placement.h"
 #include "analysis/sites/sites.h"
@@ -77,7 +78,7 @@ static void add_difference(struct mp_buffer *to, uint64_t *last, uint64_t now)
 
 /* Adds the changes' curves. Only for a page of the whole recording. */
 static enum mp_status page_advice_add(const struct mp_model *model, const struct mp_advise *advise,
-                                  struct mp_page_columns *columns, struct mp_error *error)
+                                      struct mp_page_columns *columns, struct mp_error *error)
 {
     struct mp_buffer points = {0}, event = {0}, allocated = {0}, reserved = {0};
     uint64_t count = 0;
@@ -139,6 +140,7 @@ struct page_shared {
     uint32_t *local;             /* number of each block of the model on its track */
     const uint32_t *lane;        /* lane of each block of the model (mp_page_lanes.of_block) */
     const uint16_t *category;    /* category of each block of the model */
+    struct mp_phases phases;     /* with a log of operators */
     struct mp_map sizes;         /* bytes + 1 to its index in the dictionary */
     struct mp_buffer dictionary; /* sizes, in order of first use */
 };
@@ -310,7 +312,7 @@ static uint32_t metadata_of(struct page_shared *shared, uint32_t block)
     return number;
 }
 
-/* The number of the text "float32 [8, 128] of addmm" about the block; 0: none. */
+/* The number of the text "float32 [8, 128] of addmm in forward, saved for ReluBackward0" about the block; 0: none. */
 static uint32_t tensor_of(struct page_shared *shared, uint32_t block)
 {
     struct mp_tensor tensor;
@@ -319,6 +321,10 @@ static uint32_t tensor_of(struct page_shared *shared, uint32_t block)
     if (tensor.shape) mp_buffer_append_text(&text, mp_model_text(shared->model, tensor.shape));
     if (tensor.operator)
         mp_buffer_printf(&text, "%s%s", text.size ? " of " : "room of ", mp_model_text(shared->model, tensor.operator));
+    const char *phase = mp_phase_name(mp_phase_of_block(&shared->phases, shared->model, block));
+    uint32_t saved = mp_phase_saved_for(&shared->phases, shared->model, block);
+    if (text.size && phase) mp_buffer_printf(&text, " in %s", phase);
+    if (text.size && saved) mp_buffer_printf(&text, ", saved for %s", mp_model_text(shared->model, saved));
     uint32_t number = mp_page_words_number(shared->words, (const char *)text.data, text.size);
     mp_buffer_free(&text);
     return number;
@@ -686,6 +692,7 @@ static void maker_free(struct maker *make)
     mp_page_stacks_free(&make->stacks);
     mp_page_words_free(&make->modules.paths);
     mp_page_words_free(&make->words);
+    mp_phases_free(&make->shared.phases);
     mp_steps_free(&make->steps);
     free(make->tracks);
     free(make->shared.local);
@@ -785,6 +792,7 @@ enum mp_status mp_page_data_make(const struct mp_model *model, const struct mp_p
     make.shared.stacks = &make.stacks;
     make.shared.modules = &make.modules;
     make.shared.words = &make.words;
+    if (model->uses.count) mp_phases_find(model, &make.shared.phases);
     status = make_all(&make, error);
     maker_free(&make);
     if (status) mp_page_data_free(data);

@@ -1,5 +1,6 @@
 #include <math.h>
 
+#include "analysis/categories/phases.h"
 #include "analysis/sites/site_tensors.h"
 #include "base/clock.h"
 #include "output/report/categories.h"
@@ -160,6 +161,8 @@ static const struct mp_column tensor_columns[] = {
     {NULL, "dtype", MP_NAME, .get = get_dtype},
     {NULL, "shape", MP_NAME, .get = get_shape},
     {NULL, "operator", MP_STRING_OR_NONE, TENSOR(operator)},
+    {NULL, "phase", MP_WORD, TENSOR(phase), .word = mp_phase_name},
+    {NULL, "saved_for", MP_STRING_OR_NONE, TENSOR(saved)},
     {NULL, "bytes", MP_BYTES, TENSOR(bytes)},
     {NULL, "blocks", MP_COUNT, TENSOR(blocks)},
     {NULL, "idle_ns", MP_DURATION, TENSOR(idle_ns), .only = AT_MOMENT},
@@ -262,7 +265,7 @@ static void put_idle(struct mp_buffer *out, const struct mp_site_tensor *tensor)
         mp_buffer_printf(out, "; %s never read again", mp_bytes(tensor->never_bytes));
 }
 
-/* Adds the row "float32 [8, 128..256] of addmm; not read for 1.2 s, again after 0.3 s". */
+/* Adds the row "float32 [8, 128..256] of addmm; saved for ReluBackward0; not read for 1.2 s, again after 0.3 s". */
 static void tensor_row(struct mp_table *table, unsigned columns, const struct table *shown, const struct mp_site *site,
                        bool at_moment)
 {
@@ -274,6 +277,7 @@ static void tensor_row(struct mp_table *table, unsigned columns, const struct ta
         mp_buffer_printf(&out, "%s %s", group_text(shown, most->dtype), group_text(shown, most->shape));
     if (*name) mp_buffer_printf(&out, "%s%s", out.size ? " of " : "room of ", name);
     if (most->blocks < site->blocks) mp_buffer_printf(&out, ", %s of its blocks", mp_count(most->blocks));
+    if (most->saved) mp_buffer_printf(&out, "; saved for %s", mp_model_text(shown->model, most->saved));
     if (at_moment) put_idle(&out, most);
     mp_table_skip(table, columns);
     mp_table_wide(table, MP_DIM, "%.*s", (int)out.size, (const char *)out.data);

@@ -1,7 +1,7 @@
 """A small network of each kind. In the middle of its work it lists its tensors: tensors.py NAME OUT
 
 OUT gets the storages' addresses with type and sizes of every tensor that Python or autograd's graph has there, as
-PyTorch prints them. The recording has a mark "look" at that moment.
+PyTorch prints them, and with the names of the nodes that save it. The recording has a mark "look" at that moment.
 """
 import gc
 import json
@@ -20,7 +20,7 @@ DEVICE = "cuda"
 
 
 def saved_by(roots):
-    """The tensors that autograd's nodes keep."""
+    """The tensors that autograd's nodes keep, with the nodes' names."""
     seen, nodes = set(), [root.grad_fn for root in roots if root.grad_fn is not None]
     while nodes:
         node = nodes.pop()
@@ -34,23 +34,25 @@ def saved_by(roots):
                     value = getattr(node, member)
                 except RuntimeError:
                     continue
-                yield from (one for one in (value if isinstance(value, (list, tuple)) else [value])
+                yield from ((one, node.name()) for one in (value if isinstance(value, (list, tuple)) else [value])
                             if isinstance(one, torch.Tensor))
 
 
 def look(*roots):
     libmemprof.mark("look")
     found = {}
-    for tensor in [*(one for one in gc.get_objects() if isinstance(one, torch.Tensor)), *saved_by(roots)]:
+    for tensor, node in [*((one, None) for one in gc.get_objects() if isinstance(one, torch.Tensor)), *saved_by(roots)]:
         if isinstance(tensor, FakeTensor) or not tensor.is_cuda or tensor.layout is not torch.strided:
             continue
         try:
-            shapes = found.setdefault(tensor.untyped_storage().data_ptr(), [])
+            shapes, nodes = found.setdefault(tensor.untyped_storage().data_ptr(), ([], []))
         except RuntimeError:  # a compiler's tensor without memory
             continue
         text = f"{str(tensor.dtype).replace('torch.', '')} {list(tensor.shape)}"
         if text not in shapes:
             shapes.append(text)
+        if node and node not in nodes:
+            nodes.append(node)
     with open(out, "w") as file:
         json.dump(found, file)
 

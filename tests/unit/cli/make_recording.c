@@ -382,6 +382,7 @@ static void put_uses(void)
                                    .block = block,
                                    .operator = (uint32_t)(TEXTS + block % 2),
                                    .shape = block % 5 ? (uint32_t)(TEXTS + 3 + block % 7 / 5) : 0,
+                                   .module = block % 4 ? (uint32_t)(LAYER + block % 3) : 0,
                                    .how = MP_USE_MADE | (block % 5 ? MP_USE_OUTPUT : 0)};
         if (!mp_vec_push(&rows, row)) exit(1);
         row.time_ns += 200 * MS;

@@ -95,6 +95,7 @@ static const char *const known_fields[] = {
     "use of a block.operator",
     "use of a block.node",
     "use of a block.shape",
+    "use of a block.module",
     "past site.module",
     "exit.text",
     "frame.more",
@@ -254,7 +255,8 @@ static int make(const char *form, const char *configuration, bool has_past)
     const struct mp_block_metadata metadata[] = {
         {.kind = 1, .text = plant(&p)}, {.kind = 2, .text = plant(&p)}, {.kind = 3, .text = plant(&p)}};
     must(&p, mp_writer_metadata(p.writer, metadata, 3, &p.error));
-    const struct mp_block_use use = {.how = MP_USE_READ, .operator= plant(&p), .node = plant(&p), .shape = plant(&p)};
+    const struct mp_block_use use = {
+        .how = MP_USE_READ, .operator= plant(&p), .node = plant(&p), .shape = plant(&p), .module = plant(&p)};
     must(&p, mp_writer_uses(p.writer, &use, 1, &p.error));
     plant_row(&p, MP_CHUNK_SEGMENTS);
     plant_row(&p, MP_CHUNK_SEGMENT_PARTS);

@@ -30,7 +30,7 @@ MEMBERS = {
     "calls": ["address", "bytes", "stream", "pool", "track", "action", "keys"],
     "asides": ["text", "kind"],
     "labels": ["time", "block", "role", "name"],
-    "uses": ["time", "block", "operator", "node", "shape", "how"],
+    "uses": ["time", "block", "operator", "node", "shape", "module", "how"],
     "holders": ["time", "block", "kind", "certain", "path", "file", "line"],
     "metadata": ["time", "block", "kind", "text"],
     "requests": ["block", "requested", "stream", "pool"],

@@ -393,6 +393,7 @@ static void put_uses(struct maker *maker)
         uses[i].operator = (uint32_t)below(maker, maker->strings);
         uses[i].node = (uint32_t)below(maker, maker->strings);
         uses[i].shape = (uint32_t)below(maker, maker->strings);
+        uses[i].module = (uint32_t)below(maker, maker->strings);
         uses[i].how = (uint8_t)below(maker, 32);
     }
     PUT(mp_writer_uses, MP_CHUNK_USES, uses, 9);

@@ -110,7 +110,7 @@ static void print_row(const struct made_chunk *made, size_t i)
         NUMBERS(row->time_ns, row->block, row->kind, row->certain, row->path, row->file, row->line);
     } else if (made->kind == MP_CHUNK_USES) {
         ROW(mp_block_use);
-        NUMBERS(row->time_ns, row->block, row->operator, row->node, row->shape, row->how);
+        NUMBERS(row->time_ns, row->block, row->operator, row->node, row->shape, row->module, row->how);
     } else if (made->kind == MP_CHUNK_METADATA) {
         ROW(mp_block_metadata);
         NUMBERS(row->time_ns, row->block, row->kind, row->text);

@@ -26,7 +26,7 @@ function byModule(name, nameOf) {
   };
 }
 
-/** Groups by a part of the words about a block's tensor, "float32 [8, 128] of addmm". */
+/** Groups by a part of the words about a block's tensor, "float32 [8, 128] of addmm in forward". */
 function byTensor(name, part) {
   return {
     name, fits: ({ header }) => header.tensors,
@@ -59,7 +59,7 @@ export const GROUPS = {
     key: (track, { words }) => (id) => words[track.metadata(id)] || NO_METADATA,
   },
   dtype: byTensor("type", (text) => text.startsWith("room of ") ? "" : text.split(" ")[0]),
-  operator: byTensor("operator", (text) => text.split(" of ")[1]),
+  operator: byTensor("operator", (text) => text.split(" of ")[1]?.split(/ in |, saved/)[0]),
   library: { name: "library", siteOf: true, key: bySite((stacks, site) => stacks.library(site)) },
   size: {
     name: "size",

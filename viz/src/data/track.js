@@ -270,7 +270,7 @@ export class Track {
     return this.metadataRuns.at(id);
   }
 
-  /** The number of the recording's text about the block's tensor, "float32 [8, 128] of addmm"; 0: none. */
+  /** The number of the recording's text about the block's tensor, "float32 [8, 128] of addmm in forward"; 0: none. */
   tensor(id) {
     return (this.tensors ??= spread(this.columns.tensor, this.blocks.count))[id];
   }
