@@ -268,17 +268,20 @@ class Plan(unittest.TestCase):
         program = self.folder / "program.py"
         program.write_text("import torch\n" + PROGRAM.replace("sys.exit(", "print(ctypes.CDLL(sys.argv[2]).read_is_nonzero("
                                                               "cuda.cudaMemcpy, pointers[0]))\nsys.exit("))
-        for version, known in (("2.6.0+debian", True), ("2.15.0+cu132", True), ("2.8.0+cu128", False), ("2.60.0", False)):
+        for version, cuda, known in (("2.6.0+debian", "12.4", True), ("2.15.0+cu132", "13.2", True), ("2.13.0", "13.7", True),
+                                     ("2.8.0+cu128", "12.8", False), ("2.60.0", "12.40", False)):
             (self.folder / "torch" / "__init__.py").write_text(
-                f"__version__ = '{version}'\nclass version:\n    cuda = '12.4'\nclass distributed:\n"
+                f"__version__ = '{version}'\nclass version:\n    cuda = '{cuda}'\nclass distributed:\n"
                 "    def is_available(): return False\nclass nn:\n    class init: pass\nclass Tensor: pass\n")
             result = self.plan(arguments=["1", self.folder / "condition.so"])
             self.assertEqual(result.stdout.splitlines()[1], "0")
             plan = harness.answer("info", self.path)["plan"]
             self.assertEqual(([one["use"] for one in plan["read_backs"]], plan["kernels_known"]), (["way"], known))
-            said = f"conditions are known for PyTorch 2.6, 2.7, 2.9, 2.11 and 2.15: with {version} some may be false"
+            said = f"conditions are known for PyTorch 2.6, 2.7, 2.9, 2.11, 2.13 and 2.15: with {version} some may be false"
             self.assertEqual(said in result.stderr, not known, result.stderr)
-            self.assertEqual(result.stderr.count(f"plan was never tried with PyTorch {version}"), not known)
+            self.assertEqual(result.stderr.count("plan was never tried with"), not known or cuda == "13.7")
+            self.assertEqual(f"tried with PyTorch {version} (only with" in result.stderr, not known)
+            self.assertEqual(f"CUDA {cuda} (only with 12.4, 12.6, " in result.stderr, cuda in ("13.7", "12.40"))
             self.assertEqual("conditions are known for PyTorch" in harness.memprof("info", self.path).stdout,
                              not known)
 
@@ -313,6 +316,9 @@ class Plan(unittest.TestCase):
             self.assertEqual(result.stderr.count(f"the stand-in GPU does not imitate {name}"), 1, result.stderr)
         self.assertEqual(result.stderr.count(f"program.py:{line}  print(cuda."), 2, result.stderr)
         self.assertEqual([one["function"] for one in harness.answer("info", self.path)["plan"]["not_imitated"]], names)
+        said = harness.memprof("info", self.path).stdout
+        for name in names:
+            self.assertIn(f"not imitated, memory unknown: {name}  program.py:{line}", said)
 
     def test_a_runtime_that_is_linked_in(self):
         said = self.script("table, driver = ctypes.c_void_p(), ctypes.CDLL('libcuda.so.1')\nfor number in 'ff', '6b', '6b':\n"

@@ -85,7 +85,7 @@ class Matrix(bed.TestCase):
         return names
 
     def test_one_of_each_capability(self):
-        self.plan(self.capabilities(), "1", "float32")
+        self.plan(self.capabilities(), "1", "float32", *(["bfloat16"] if LONG else []))
 
     @unittest.skipUnless(LONG, "long")
     def test_each_device(self):

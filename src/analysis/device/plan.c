@@ -253,24 +253,37 @@ void mp_plan_find(const struct mp_model *model, struct mp_plan *plan)
         qsort(plan->read_backs.at, plan->read_backs.count, sizeof *plan->read_backs.at, by_weight);
 }
 
-/* True if one of the versions MP_PLAN_KERNELS or MP_PLAN_TRIED ran, or no PyTorch. */
-static bool is_tried(const struct mp_plan *plan, const char *versions)
+/* True if `version` begins with a major and minor version of the list, or is empty. */
+static bool is_tried(const char *version, const char *list)
 {
-    unsigned minor, tried;
-    if (!*plan->torch) return true;
-    for (const char *at = versions; sscanf(plan->torch, "2.%u", &minor) == 1 && (at = strstr(at, "2.")); at++)
-        if (sscanf(at, "2.%u", &tried) == 1 && tried == minor) return true;
+    unsigned major, minor, tried_major, tried_minor;
+    if (!*version) return true;
+    if (sscanf(version, "%u.%u", &major, &minor) != 2) return false;
+    for (const char *at = list; (at = strpbrk(at, "0123456789")); at += strspn(at, "0123456789."))
+        if (sscanf(at, "%u.%u", &tried_major, &tried_minor) == 2 && tried_major == major && tried_minor == minor)
+            return true;
     return false;
 }
 
-bool mp_plan_is_tried(const struct mp_plan *plan)
+bool mp_plan_untried(const struct mp_plan *plan, struct mp_buffer *out)
 {
-    return is_tried(plan, MP_PLAN_TRIED);
+    const char *cuda = strstr(plan->torch, " cuda ");
+    const struct {
+        const char *name, *version, *tried;
+    } parts[] = {{"PyTorch", plan->torch, MP_PLAN_TORCH},
+                 {"CUDA", cuda ? cuda + strlen(" cuda ") : "", MP_PLAN_CUDA},
+                 {"JAX", plan->xla.version, MP_PLAN_JAX}};
+    size_t before = out->size;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (!is_tried(parts[i].version, parts[i].tried))
+            mp_buffer_printf(out, "%s%s %.*s (only with %s)", out->size > before ? " and " : "", parts[i].name,
+                             (int)strcspn(parts[i].version, " "), parts[i].version, parts[i].tried);
+    return out->size > before;
 }
 
 bool mp_plan_kernels_known(const struct mp_plan *plan)
 {
-    if (is_tried(plan, MP_PLAN_KERNELS)) return true;
+    if (is_tried(plan->torch, MP_PLAN_TORCH)) return true;
     for (size_t i = 0; i < plan->read_backs.count; i++)
         if (plan->read_backs.at[i].use != MP_PLAN_VALUE) return false;
     return true;

@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include "base/buffer.h"
 #include "base/vec.h"
 #include "model/model.h"
 
@@ -73,15 +74,14 @@ void mp_plan_find(const struct mp_model *model, struct mp_plan *plan);
 /* True if a plan made the recording: nothing in it needed a GPU. */
 bool mp_plan_made(const struct mp_model *model);
 void mp_plan_free(struct mp_plan *plan);
-/* The versions on which tests/plan/check_torch.py passes: the names of kernels show whether a value is read back as a
- * truth or as a count. */
-#define MP_PLAN_KERNELS "2.6, 2.7, 2.9, 2.11 and 2.15"
-/* The versions of tests/plan/check_matrix.py, and 2.6. */
-#define MP_PLAN_TRIED "2.6, 2.7, 2.9, 2.11, 2.13 and 2.15"
-/* False if another version of PyTorch ran. */
-bool mp_plan_is_tried(const struct mp_plan *plan);
-/* False if another version of PyTorch than those of MP_PLAN_KERNELS ran and values were read back as truths or counts.
- */
+/* The versions of PyTorch on which tests/plan passes, with their CUDA, and JAX's. In PyTorch the names of kernels show
+ * whether a value is read back as a truth or as a count. */
+#define MP_PLAN_TORCH "2.6, 2.7, 2.9, 2.11, 2.13 and 2.15"
+#define MP_PLAN_CUDA  "12.4, 12.6, 12.8, 13.0 and 13.2"
+#define MP_PLAN_JAX   "0.10"
+/* Appends the versions that ran and are none of these: "PyTorch 2.8.0+cu128 (only with 2.6, ... and 2.15)". False: none. */
+bool mp_plan_untried(const struct mp_plan *plan, struct mp_buffer *out);
+/* False if another version of PyTorch than MP_PLAN_TORCH's ran and values were read back as truths or counts. */
 bool mp_plan_kernels_known(const struct mp_plan *plan);
 /* "size", "way", "value" */
 const char *mp_plan_use_name(enum mp_plan_use use);

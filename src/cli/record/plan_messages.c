@@ -219,10 +219,11 @@ static void print_unknown(const struct mp_model *model, const struct mp_plan *pl
                    plan->missing.at[i].name, place, line ? source_line(line, source, sizeof source) : "");
         mp_stack_lines_free(&lines);
     }
-    if (!mp_plan_is_tried(plan))
-        mp_message("plan was never tried with PyTorch %.*s, only with " MP_PLAN_TRIED
-                   ": the memory of its libraries, such as cuBLAS's workspaces, may differ",
-                   (int)strcspn(plan->torch, " "), plan->torch);
+    struct mp_buffer untried = {0};
+    if (mp_plan_untried(plan, &untried))
+        mp_message("plan was never tried with %.*s: what libraries take, such as cuBLAS's workspaces, may differ",
+                   (int)untried.size, (const char *)untried.data);
+    mp_buffer_free(&untried);
 }
 
 static void print_read_backs(const struct mp_model *model, const struct mp_plan *plan)
@@ -244,7 +245,7 @@ static void print_read_backs(const struct mp_model *model, const struct mp_plan 
         print_place(model, &plan->read_backs.at[i]);
     if (count > PLACES_MAX) mp_message("  and %zu more: memprof info lists them", count - PLACES_MAX);
     if (!mp_plan_kernels_known(plan))
-        mp_message("conditions are known for PyTorch " MP_PLAN_KERNELS ": with %.*s some may be false and select "
+        mp_message("conditions are known for PyTorch " MP_PLAN_TORCH ": with %.*s some may be false and select "
                    "nothing",
                    (int)strcspn(plan->torch, " "), plan->torch);
 }

@@ -253,18 +253,23 @@ bool mp_plan_sentence(struct mp_buffer *out, const struct mp_model *model)
     return planned;
 }
 
-static void put_place(struct mp_buffer *out, const struct mp_model *model, const struct mp_plan_read_back *one)
+static void put_line(struct mp_buffer *out, const struct mp_model *model, uint32_t stack)
 {
     struct mp_stack_lines lines = {0};
-    mp_stack_resolve(model, one->stack, &lines);
+    mp_stack_resolve(model, stack, &lines);
     const struct mp_stack_line *line = mp_stack_headline(&lines);
     if (line)
         mp_headline_text(out, line);
     else
         mp_buffer_append_text(out, "(no stack)");
+    mp_stack_lines_free(&lines);
+}
+
+static void put_place(struct mp_buffer *out, const struct mp_model *model, const struct mp_plan_read_back *one)
+{
+    put_line(out, model, one->stack);
     mp_buffer_printf(out, "  %s: %s%s", mp_counted(one->count, "time"), mp_plan_use_text(one->use),
                      mp_plan_origin_text(one->origin));
-    mp_stack_lines_free(&lines);
 }
 
 bool mp_plan_head_text(struct mp_text *text, const struct mp_model *model)
@@ -313,11 +318,16 @@ void mp_plan_text(struct mp_text *text, const struct mp_model *model)
             mp_say(text, "\n");
             sizes |= plan.read_backs.at[i].use == MP_PLAN_SIZE;
         }
+        for (size_t i = 0; i < plan.missing.count; i++) {
+            mp_say(text, "  not imitated, memory unknown: %s  ", plan.missing.at[i].name);
+            put_line(text->out, model, plan.missing.at[i].stack);
+            mp_say(text, "\n");
+        }
         if (sizes)
             mp_say(text, "  conditions selected %g %% of the elements, a guess: --selected says how many\n",
                    100 * plan.selected);
         if (!mp_plan_kernels_known(&plan))
-            mp_say(text, "  conditions are known for PyTorch " MP_PLAN_KERNELS
+            mp_say(text, "  conditions are known for PyTorch " MP_PLAN_TORCH
                          ": with this version some may be false and select nothing\n");
     }
     mp_plan_free(&plan);
