@@ -3,7 +3,10 @@ equals. The engine imports this module in each of its processes."""
 
 import os
 
-from vllm.v1.executor.uniproc_executor import UniProcExecutor
+try:
+    from vllm.v1.executor.uniproc_executor import UniProcExecutor
+except ImportError:  # 0.10
+    from vllm.v1.executor.abstract import UniProcExecutor
 
 
 def fits(settings):

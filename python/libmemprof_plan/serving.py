@@ -269,9 +269,11 @@ def _run_one_rank(module):
     original = module.Executor.get_class
 
     def get_class(settings):
-        from libmemprof_plan import one_rank
         found = original(settings)
-        if found.__name__ != "MultiprocExecutor" or not one_rank.fits(settings):
+        if found.__name__ != "MultiprocExecutor":
+            return found
+        from libmemprof_plan import one_rank
+        if not one_rank.fits(settings):
             return found
         _say(f"one of {settings.parallel_config.world_size} equal ranks is planned, and answers for the others")
         return one_rank.OneRankExecutor

@@ -16,11 +16,11 @@ LARGE = ODD | {"total": 277 * 1024 * MIB, "cc": 103, "sms": 148, "local_threads"
 
 
 class Measure(harness.TestCase):
-    def measure(self, told):
+    def measure(self, told, devices=1):
         device, found = self.folder / "told.dev", self.folder / "found.dev"
         device.write_text("[odd]\n" + "".join(f"{key} = {value}\n" for key, value in told.items()))
-        result = harness.memprof("plan", "--force", "--device", device, "-o", self.folder / "plan.mp", "--",
-                                 harness.MEMPROF, "measure", "--force", "-o", found)
+        result = harness.memprof("plan", "--force", "--device", device, "--devices", str(devices), "-o",
+                                 self.folder / "plan.mp", "--", harness.MEMPROF, "measure", "--force", "-o", found)
         self.assertEqual(result.returncode, 0, result.stderr)
         text = found.read_text()
         keys = dict(re.findall(r"^(\w+) = (.*)$", text, re.M))
@@ -38,6 +38,11 @@ class Measure(harness.TestCase):
                                 harness.MEMPROF, "measure")
         self.assertEqual(again.returncode, 0, again.stderr)
         self.assertIn(f"total = {ODD['total']}\n", again.stdout)
+
+    def test_two_gpus(self):
+        """NCCL's share is a multiple of 2 MiB, and of what GPUs share by a switch."""
+        for multicast, nccl in ((6 * MIB, 138 * MIB), (0, 112 * MIB)):
+            self.measure(ODD | {"multicast": multicast, "nccl": nccl}, devices=2)
 
     def test_no_libraries(self):
         driver = str(harness.BUILD / "src" / "softgpu" / "lib")

@@ -25,7 +25,9 @@ NEED_VALUES = {"cov": "cov(): weights sum to zero",
 NO_KERNEL = {"sparse.mm.reduce": "Could not run 'aten::_sparse_mm_reduce_impl'",
              "torch.ops.aten._scaled_dot_product_flash_attention_for_cpu": "Could not run"}
 # PyTorch's own refusal of a GPU that is too old.
-TOO_OLD = re.compile("compute capability|only supported on|sm80|SM ?[89]0|No available kernel")
+TOO_OLD = re.compile("compute capability|only support(s|ed on)|sm80|SM ?[89]0|No available kernel|cutlassF: no kernel found")
+# The library of pip's PyTorch 2.11 and 2.13 that has LU has no code for the T4, so LU fails on a T4, too.
+NO_CODE = ("t4", re.compile(r"(linalg\.)?lu(_\w+)?$"), "no kernel image is available for execution on the device")
 
 
 def devices():
@@ -68,7 +70,9 @@ class Matrix(bed.TestCase):
                 kind = next((kind for kind, known in (("no kernel", NO_KERNEL), ("needs values", NEED_VALUES))
                              if known.get(name, "\0") in error), None)
                 kind = kind or ("out of memory" if error.startswith("OutOfMemoryError") and "PROGRAMS" in what else
-                                "too old" if TOO_OLD.search(error) else None)
+                                "too old" if TOO_OLD.search(error) or (row["device"] == NO_CODE[0] and
+                                                                       NO_CODE[1].match(name) and NO_CODE[2] in error)
+                                else None)
                 if kind:
                     counts[kind] += 1
                 else:

@@ -65,6 +65,10 @@ FP8_BLOCKS = {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynami
               "modules_to_not_convert": ["lm_head", *[f"model.layers.{layer}.mlp.gate" for layer in range(48)]]}
 AWQ = {"quantization_config": {"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": True, "version": "gemm",
                                "modules_to_not_convert": None}}
+W4A16 = {"quantization_config": {
+    "quant_method": "compressed-tensors", "format": "pack-quantized", "ignore": ["lm_head"], "quantization_status": "compressed",
+    "config_groups": {"group_0": {"targets": ["Linear"], "input_activations": None, "weights": {
+        "dynamic": False, "group_size": 128, "num_bits": 4, "strategy": "group", "symmetric": True, "type": "int"}}}}}
 FP8, INT8 = compressed("float", "float-quantized"), compressed("int", "int-quantized")
 MODELS = {
     "llama-3.1-8b": llama3(4096, 14336, 32, 32),
@@ -75,6 +79,7 @@ MODELS = {
     "qwen2.5-7b-w8a8": qwen25(3584, 18944, 28, 28, 4, **INT8),
     "qwen2.5-72b": qwen25(8192, 29568, 80, 64, 8),
     "qwen3-8b": qwen3(4096, 12288, 36, 32),
+    "qwen3-8b-w4a16": qwen3(4096, 12288, 36, 32, **W4A16),
     "qwen3-8b-awq": qwen3(4096, 12288, 36, 32, dtype="float16", **AWQ),
     "qwen3-4b": model("Qwen3ForCausalLM", "qwen3", 151936, 2560, 9728, 36, 32, 8, 40960, head_dim=128,
                       hidden_act="silu", rms_norm_eps=1e-6, rope_theta=1e6, tie_word_embeddings=True,

@@ -29,6 +29,7 @@ enum { CAPABILITY_MAJOR = 75, CAPABILITY_MINOR = 76, MULTIPROCESSORS = 16, L2 = 
     F(cuInit, (unsigned))                                                                                              \
     F(cuDriverGetVersion, (int *))                                                                                     \
     F(cuDeviceGet, (int *, int))                                                                                       \
+    F(cuDeviceGetCount, (int *))                                                                                       \
     F(cuDeviceGetName, (char *, int, int))                                                                             \
     F(cuDeviceGetAttribute, (int *, int, int))                                                                         \
     F(cuDevicePrimaryCtxRetain, (void **, int))                                                                        \
@@ -289,6 +290,47 @@ static void measure_cudnn(void)
     mp_buffer_printf(out, "# not measured: cuDNN's workspaces, which depend on each convolution\n");
 }
 
+/* What a communicator of two GPUs takes at its first collective, on the first one. Our own context is `first`. */
+static void measure_nccl(void *first)
+{
+    int count = 0, second, type_float = 7, sum = 0;
+    if (driver.cuDeviceGetCount(&count) || count < 2) {
+        mp_buffer_printf(out, "# estimated: nccl, which needs two GPUs; the table's default counts\n");
+        return;
+    }
+    void *library = open_library("libnccl", 2, 2);
+    if (!library) return;
+    int (*create)(void **, int, const int *), (*begin)(void), (*end)(void);
+    int (*reduce)(const void *, void *, size_t, int, int, void *, void *);
+    void *found[] = {dlsym(library, "ncclCommInitAll"), dlsym(library, "ncclGroupStart"),
+                     dlsym(library, "ncclGroupEnd"), dlsym(library, "ncclAllReduce")};
+    memcpy(&create, &found[0], sizeof create);
+    memcpy(&begin, &found[1], sizeof begin);
+    memcpy(&end, &found[2], sizeof end);
+    memcpy(&reduce, &found[3], sizeof reduce);
+    void *contexts[2] = {first}, *communicators[2];
+    uint64_t data[2], before;
+    CALL(cuDeviceGet, &second, 1);
+    CALL(cuDevicePrimaryCtxRetain, &contexts[1], second);
+    for (int i = 1; i >= 0; i--) {
+        CALL(cuCtxSetCurrent, contexts[i]);
+        CALL(cuMemAlloc_v2, &data[i], 4 * MIB);
+    }
+    before = free_bytes();
+    bool refused = create(communicators, 2, NULL) || begin();
+    for (int i = 0; i < 2 && !refused; i++) {
+        void *at = (void *)(uintptr_t)data[i];
+        CALL(cuCtxSetCurrent, contexts[i]);
+        refused = reduce(at, at, MIB, type_float, sum, communicators[i], NULL);
+    }
+    refused = refused || end();
+    CALL(cuCtxSetCurrent, first);
+    if (refused)
+        mp_buffer_printf(out, "# estimated: nccl, since NCCL refused a sum over two GPUs\n");
+    else
+        put("nccl", taken_since(before), "measured: a communicator of two GPUs and a sum");
+}
+
 static void measure(void)
 {
     int device, version, major, minor, value;
@@ -350,7 +392,7 @@ static void measure(void)
     measure_stack(capability, multiprocessors);
     measure_cublas();
     measure_cudnn();
-    mp_buffer_printf(out, "# estimated: nccl, which needs two GPUs; the table's default counts\n");
+    measure_nccl(context);
 }
 
 /* In the child: writes the file, or the problem, to the pipe. Its exit status says which. */
