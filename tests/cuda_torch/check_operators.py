@@ -13,7 +13,6 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.dont_write_bytecode = True
 import bed
 import harness
-import asserted
 
 PROGRAMS = ("gpt", "checkpointed", "moe", "lora", "resnet", "unet", "lstm", "generate", "graphs", "compiled", "profiled",
             "sharded", *(("lightning",) if importlib.util.find_spec("lightning") else ()))
@@ -126,8 +125,8 @@ class Operators(bed.TestCase):
         """Every block that is said to be never read again is freed by a `del` at the peak in a changed program, with the
         same result, and the peak falls by it; a program without one that is read again fails."""
         out = self.folder / "out.json"
-        run = self.execute("idle", "none", "0", out, options=("--operators", "--holders"))
-        result, peak = json.loads(out.read_text())
+        run = self.execute("idle", out, options=("--operators", "--holders"))
+        (result, peak), = json.loads(out.read_text())
         answer = harness.answer("peak", run.path, "--track", "cuda:0/torch", "--limit", "0")
         self.assertEqual(answer["peak_bytes"], peak)
         moment = next(row["time_ns"] for row in run.rows() if row["type"] == "mark" and row["name"] == "moment")
@@ -143,15 +142,12 @@ class Operators(bed.TestCase):
         told = [row for row in harness.answer("advise", run.path, "--track", "cuda:0/torch", status=(0, 4))["changes"]
                 if row["pattern"] == "idle_variable"]
         self.assertEqual([row["text"] for row in told], ["free the blocks of `module['never']`: nothing reads it again"])
-        self.execute("idle", "never", "-1", out)
-        found, lower = json.loads(out.read_text())
-        self.assertEqual((found, peak - lower), (result, told[0]["saved_bytes"]))
-        for number in range(40) if asserted.LONG else (1, 6, 14):
-            for kind, block in (("never", never[number]), ("again", again[number])):
-                self.execute("idle", kind, str(number), out)
-                found, lower = json.loads(out.read_text())
-                self.assertEqual(peak - lower, block["bytes"])
-                self.assertEqual(found, result if kind == "never" else "AttributeError")
+        pairs = [("never", -1), *((kind, number) for kind in ("never", "again") for number in range(40))]
+        self.execute("idle", out, *(word for pair in pairs for word in pair), recorded=False)
+        whole, *each = json.loads(out.read_text())
+        self.assertEqual((whole[0], peak - whole[1]), (result, told[0]["saved_bytes"]))
+        self.assertEqual([peak - lower for _, lower in each], [row["bytes"] for row in (*never, *again)])
+        self.assertEqual([found for found, _ in each], [result] * 40 + ["AttributeError"] * 40)
 
     def test_odd_calls(self):
         """What a log may fail at: the program computes and allocates the same with the log and without memprof."""
