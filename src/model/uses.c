@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/spans.h"
+
 void mp_tensor_of(const struct mp_model *model, uint32_t block, struct mp_tensor *tensor)
 {
     size_t count;
@@ -61,31 +63,48 @@ static bool is_use(const struct mp_model_use *use)
     return use->how & (MP_USE_READ | MP_USE_WRITTEN | MP_USE_MADE);
 }
 
-uint64_t mp_uses_next(const struct mp_model *model, uint64_t time_ns)
+static bool came_to_its_end(const struct mp_model *model)
 {
-    uint64_t next_ns = MP_BYTES_UNKNOWN;
-    mp_vec_each (const struct mp_model_use, use, &model->uses)
-        if (use->time_ns > time_ns && use->time_ns < next_ns && use->how & ~MP_USE_MADE) next_ns = use->time_ns;
-    return next_ns;
+    return model->how.known && !model->how.by_signal && !model->how.status &&
+           strncmp(mp_model_text(model, model->how.text), MP_STILL_RUNNING, strlen(MP_STILL_RUNNING)) != 0;
 }
 
-void mp_idle_at(const struct mp_model *model, uint32_t block, uint64_t time_ns, uint64_t next_ns, struct mp_idle *idle)
+void mp_idle_view_at(const struct mp_model *model, uint64_t time_ns, struct mp_idle_view *view)
+{
+    *view = (struct mp_idle_view){model, time_ns, MP_BYTES_UNKNOWN, 0, MP_BYTES_UNKNOWN};
+    mp_vec_each (const struct mp_model_use, use, &model->uses) {
+        if (use->time_ns > view->log_ns) view->log_ns = use->time_ns;
+        if (use->time_ns > time_ns && use->time_ns < view->next_ns && use->how & ~MP_USE_MADE)
+            view->next_ns = use->time_ns;
+    }
+    if (came_to_its_end(model) || !model->uses.count) return;
+    struct mp_steps steps = {0};
+    mp_steps_marked(model, &steps);
+    view->whole_ns = 0;
+    for (size_t i = 0; i < steps.count && steps.at[i].end_ns <= view->log_ns; i++)
+        view->whole_ns = steps.at[i].start_ns;
+    mp_steps_free(&steps);
+}
+
+void mp_idle_of(const struct mp_idle_view *view, uint32_t block, struct mp_idle *idle)
 {
     size_t count;
-    const struct mp_model_use *uses = mp_model_uses_of(model, block, &count);
-    uint32_t freed = model->blocks.free_event[block];
+    const struct mp_model_use *uses = mp_model_uses_of(view->model, block, &count);
+    uint32_t freed = view->model->blocks.free_event[block];
     uint64_t last_ns = 0, longest_ns = 0;
     *idle = (struct mp_idle){MP_BYTES_UNKNOWN, MP_BYTES_UNKNOWN, MP_BYTES_UNKNOWN, false};
-    if (freed != MP_NONE) idle->freed_ns = model->events.time_ns[freed];
+    if (freed != MP_NONE) idle->freed_ns = view->model->events.time_ns[freed];
     for (size_t i = 0; i < count; i++) {
         if (!is_use(&uses[i])) continue;
         if (last_ns && uses[i].time_ns - last_ns > longest_ns) longest_ns = uses[i].time_ns - last_ns;
         last_ns = uses[i].time_ns;
-        if (last_ns <= time_ns) idle->since_ns = last_ns;
-        if (last_ns > time_ns && idle->again_ns == MP_BYTES_UNKNOWN) idle->again_ns = last_ns;
+        if (last_ns <= view->time_ns) idle->since_ns = last_ns;
+        if (last_ns > view->time_ns && idle->again_ns == MP_BYTES_UNKNOWN) idle->again_ns = last_ns;
     }
     /* The operator that runs works in blocks that it frees, and in blocks without any tensor. */
-    bool works = idle->freed_ns < next_ns || (count == 1 && !(uses[0].how & ~MP_USE_MADE));
-    idle->never = last_ns && !works && idle->again_ns == MP_BYTES_UNKNOWN &&
-                  (freed != MP_NONE || model->duration_ns - last_ns > longest_ns);
+    bool works = idle->freed_ns < view->next_ns && view->time_ns != MP_BYTES_UNKNOWN;
+    bool is_room = count == 1 && !(uses[0].how & ~MP_USE_MADE);
+    if (!last_ns || works || is_room || idle->again_ns != MP_BYTES_UNKNOWN) return;
+    bool freed_in_time = freed != MP_NONE && (idle->freed_ns <= view->log_ns || view->whole_ns == MP_BYTES_UNKNOWN);
+    idle->never = freed_in_time || (view->log_ns - last_ns > longest_ns && last_ns < view->whole_ns);
 }

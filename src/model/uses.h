@@ -35,9 +35,18 @@ struct mp_idle {
     uint64_t again_ns; /* the first use after it; MP_BYTES_UNKNOWN: none */
     uint64_t freed_ns; /* MP_BYTES_UNKNOWN: never */
     bool never;        /* it is not used again, although the log goes on for longer than the block was ever idle before
-                        * a use, or the block is freed, after the operator that runs at the moment */
+                        * a use, or the block is freed, after the operator that runs at the moment. If the program
+                        * failed or still ran, it may have wanted the block: then only what it freed before the log's
+                        * end counts, and what a whole step did not use */
 };
-/* `next_ns`: mp_uses_next() of the moment. */
-void mp_idle_at(const struct mp_model *model, uint32_t block, uint64_t time_ns, uint64_t next_ns, struct mp_idle *idle);
-/* The first end of an operator after a moment; MP_BYTES_UNKNOWN: none. */
-uint64_t mp_uses_next(const struct mp_model *model, uint64_t time_ns);
+/* A moment of a recording, with what all its blocks share. */
+struct mp_idle_view {
+    const struct mp_model *model;
+    uint64_t time_ns;
+    uint64_t next_ns;  /* the first end of an operator after the moment; MP_BYTES_UNKNOWN: none */
+    uint64_t log_ns;   /* the log's last use */
+    uint64_t whole_ns; /* begin of the last whole step; 0: none. MP_BYTES_UNKNOWN: the program came to its own end */
+};
+/* `time_ns`: MP_BYTES_UNKNOWN for the recording's end. */
+void mp_idle_view_at(const struct mp_model *model, uint64_t time_ns, struct mp_idle_view *view);
+void mp_idle_of(const struct mp_idle_view *view, uint32_t block, struct mp_idle *idle);

@@ -7,6 +7,7 @@ import importlib.util
 import json
 import os
 import sqlite3
+import subprocess
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -14,6 +15,16 @@ sys.dont_write_bytecode = True
 import bed
 import harness
 
+DIES = """
+import sys, torch
+old = torch.ones(4 << 20, device="cuda")
+old.sum()
+net = torch.nn.Sequential(*(torch.nn.Linear(2048, 2048, bias=False) for _ in range(5))).cuda()
+plain, adam = torch.optim.SGD(net.parameters()), torch.optim.Adam(net.parameters())
+for optimizer in [plain] * int(sys.argv[1]) + [adam]:
+    net(torch.ones(8, 2048, device="cuda")).sum().backward()
+    optimizer.step()
+"""
 PROGRAMS = ("gpt", "checkpointed", "moe", "lora", "resnet", "unet", "lstm", "generate", "graphs", "compiled", "profiled",
             "sharded", *(("lightning",) if importlib.util.find_spec("lightning") else ()))
 CATEGORIES = ("parameters", "gradients", "optimizer state", "buffers", "activations", "input", "temporary", "workspace",
@@ -148,6 +159,25 @@ class Operators(bed.TestCase):
         self.assertEqual((whole[0], peak - whole[1]), (result, told[0]["saved_bytes"]))
         self.assertEqual([peak - lower for _, lower in each], [row["bytes"] for row in (*never, *again)])
         self.assertEqual([found for found, _ in each], [result] * 40 + ["AttributeError"] * 40)
+
+    def test_what_a_program_died_before_it_used(self):
+        """Weights and gradients of a first step that runs out of memory would have been read. What three steps left
+        alone is said to be idle, even though the fourth one fails."""
+        said = {}
+        (self.folder / "device").write_text("[small]\ntotal = 420MiB\ncontext = 64MiB\ncc = 86\nsms = 80\n")
+        (self.folder / "dies.py").write_text(DIES)
+        for steps in (0, 3):
+            run = self.folder / f"{steps}.mp"
+            done = subprocess.run([harness.MEMPROF, "plan", "--device", self.folder / "device", "-o", run, "--", "python3",
+                                   self.folder / "dies.py", str(steps)], env=bed.settings(), capture_output=True, text=True,
+                                  timeout=harness.TIMEOUT)
+            self.assertIn("OutOfMemoryError", done.stderr)
+            idle = harness.answer("peak", run, "--track", "cuda:0/torch", "--limit", "0")["never_read_again_bytes"]
+            told = [row["text"] for row in harness.answer("advise", run, status=(0, 4))["changes"]
+                    if row["pattern"] == "idle_variable"]
+            said[steps] = idle, told
+        self.assertEqual(said[0], (0, []))
+        self.assertEqual(said[3][0], 16 << 20)
 
     def test_odd_calls(self):
         """What a log may fail at: the program computes and allocates the same with the log and without memprof."""

@@ -80,6 +80,7 @@ struct finder {
     struct mp_categories *categories;
     MP_VEC(struct update) updates;
     uint32_t *backwards;
+    struct mp_idle_view end;
     unsigned char *idle; /* by block: true if an idle variable's change already ends it */
 };
 
@@ -730,7 +731,7 @@ static uint32_t unread_from(const struct finder *f, uint32_t block)
 {
     struct mp_idle idle;
     const struct mp_model_events *events = &f->model->events;
-    mp_idle_at(f->model, block, f->model->duration_ns, 0, &idle);
+    mp_idle_of(&f->end, block, &idle);
     if (!idle.never) return MP_NONE;
     uint32_t event = (uint32_t)MP_COUNT_BEFORE(events->count, i, events->time_ns[i] <= idle.since_ns);
     while (event < end_of(f, block) && event < events->count && events->type[event] != MP_EVENT_ALLOC)
@@ -894,6 +895,7 @@ void mp_lifetimes_propose(const struct mp_model *model, const struct mp_torch_hi
         find_updates(&f);
         find_backwards(&f);
         f.idle = mp_alloc_zeroed(model->blocks.count + 1, 1);
+        mp_idle_view_at(model, MP_BYTES_UNKNOWN, &f.end);
         find_gradients(&f);
         if (model->uses.count)
             find_unread(&f);

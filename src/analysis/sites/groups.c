@@ -7,7 +7,6 @@
 #include "model/module_path.h"
 #include "model/spans.h"
 #include "model/stack.h"
-#include "model/uses.h"
 
 static const char *const words[MP_GROUPS] = {
     [MP_GROUP_STACK] = "stack", [MP_GROUP_FRAMES] = "stack",     [MP_GROUP_FUNCTION] = "function",
@@ -78,8 +77,7 @@ void mp_groups_open(const struct mp_model *model, const struct mp_grouping *grou
         groups->categories = grouping->categories ? grouping->categories : groups->made;
         return;
     case MP_GROUP_IDLE:
-        groups->time_ns = moment ? model->events.time_ns[moment - 1] : 0;
-        groups->next_ns = mp_uses_next(model, groups->time_ns);
+        mp_idle_view_at(model, moment ? model->events.time_ns[moment - 1] : 0, &groups->idle);
         return;
     case MP_GROUP_MODULE:
         groups->root = mp_module_root(model);
@@ -186,9 +184,8 @@ static void name_tensor(struct mp_groups *groups, uint32_t block, enum mp_group_
 
 static void name_idle(struct mp_groups *groups, uint32_t block)
 {
-    const struct mp_model *model = groups->model;
     struct mp_idle idle;
-    mp_idle_at(model, block, groups->time_ns, groups->next_ns, &idle);
+    mp_idle_of(&groups->idle, block, &idle);
     if (idle.since_ns == MP_BYTES_UNKNOWN) return;
     mp_buffer_append_text(&groups->text, idle.never                          ? "never read again"
                                          : idle.again_ns == MP_BYTES_UNKNOWN ? "not read again in the recording"

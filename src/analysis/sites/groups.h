@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/intern.h"
 #include "model/stack.h"
+#include "model/uses.h"
 
 enum mp_group_by {
     MP_GROUP_STACK,    /* sites: one whole stack each */
@@ -61,7 +62,7 @@ struct mp_groups {
     struct mp_stack_lines lines;
     struct mp_buffer text;
     uint32_t moment;
-    uint64_t time_ns, next_ns; /* MP_GROUP_IDLE: of the moment, and of the next end of an operator */
+    struct mp_idle_view idle; /* MP_GROUP_IDLE */
     uint32_t *regions;
     struct mp_placements placements;
     const struct mp_categories *categories;

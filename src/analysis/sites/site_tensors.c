@@ -46,7 +46,7 @@ static struct kind *kind_of(struct kinds *kinds, uint32_t site, const struct mp_
 }
 
 static void add_block(struct kinds *kinds, const struct mp_model *model, const struct mp_phases *phases, uint32_t site,
-                      uint64_t time_ns, uint64_t next_ns, const struct mp_live_block *live)
+                      const struct mp_idle_view *view, const struct mp_live_block *live)
 {
     struct mp_tensor tensor;
     struct mp_shape shape;
@@ -61,14 +61,14 @@ static void add_block(struct kinds *kinds, const struct mp_model *model, const s
     uint64_t bytes = mp_known(live->bytes);
     kind->of.bytes += bytes;
     kind->of.blocks++;
-    mp_idle_at(model, live->block, time_ns, next_ns, &idle);
+    mp_idle_of(view, live->block, &idle);
     if (idle.never) kind->of.never_bytes += bytes, kind->of.never_blocks++;
     if (bytes < kind->largest || idle.since_ns == MP_BYTES_UNKNOWN) return;
     uint64_t then_ns = idle.again_ns != MP_BYTES_UNKNOWN ? idle.again_ns : idle.freed_ns;
     kind->largest = bytes;
-    kind->of.idle_ns = time_ns > idle.since_ns ? time_ns - idle.since_ns : 0;
-    kind->of.again_ns = idle.again_ns != MP_BYTES_UNKNOWN ? idle.again_ns - time_ns : MP_BYTES_UNKNOWN;
-    kind->of.until_ns = then_ns != MP_BYTES_UNKNOWN ? then_ns - time_ns : MP_BYTES_UNKNOWN;
+    kind->of.idle_ns = view->time_ns > idle.since_ns ? view->time_ns - idle.since_ns : 0;
+    kind->of.again_ns = idle.again_ns != MP_BYTES_UNKNOWN ? idle.again_ns - view->time_ns : MP_BYTES_UNKNOWN;
+    kind->of.until_ns = then_ns != MP_BYTES_UNKNOWN ? then_ns - view->time_ns : MP_BYTES_UNKNOWN;
 }
 
 void mp_site_tensors_find(const struct mp_model *model, const struct mp_live_blocks *live, const uint32_t *site_of,
@@ -76,11 +76,11 @@ void mp_site_tensors_find(const struct mp_model *model, const struct mp_live_blo
 {
     struct kinds kinds = {0};
     struct mp_phases phases;
-    uint64_t time_ns = live->moment ? model->events.time_ns[live->moment - 1] : 0;
-    uint64_t next_ns = mp_uses_next(model, time_ns);
+    struct mp_idle_view view;
+    mp_idle_view_at(model, live->moment ? model->events.time_ns[live->moment - 1] : 0, &view);
     mp_phases_find(model, &phases);
     for (size_t i = 0; i < live->count; i++)
-        add_block(&kinds, model, &phases, site_of[i], time_ns, next_ns, &live->at[i]);
+        add_block(&kinds, model, &phases, site_of[i], &view, &live->at[i]);
     if (kinds.at.count) qsort(kinds.at.at, kinds.at.count, sizeof *kinds.at.at, by_site_heaviest_first);
     mp_vec_each (struct kind, kind, &kinds.at) {
         char text[MP_SHAPE_TEXT];

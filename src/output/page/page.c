@@ -135,6 +135,7 @@ struct page_shared {
     struct mp_page_stacks *stacks;
     struct page_modules *modules;
     struct mp_page_words *words;    /* texts about blocks */
+    struct mp_idle_view end;        /* of the recording */
     uint64_t time_unit_ns, from_ns; /* from_ns: the beginning of the page */
     unsigned address_shift;
     uint32_t *local;             /* number of each block of the model on its track */
@@ -334,7 +335,7 @@ static uint32_t tensor_of(struct page_shared *shared, uint32_t block)
 static uint64_t used_at(const struct page_shared *shared, uint32_t block)
 {
     struct mp_idle idle;
-    mp_idle_at(shared->model, block, MP_BYTES_UNKNOWN - 1, MP_BYTES_UNKNOWN, &idle);
+    mp_idle_of(&shared->end, block, &idle);
     return idle.since_ns == MP_BYTES_UNKNOWN ? 0 : idle.since_ns / shared->time_unit_ns + 1;
 }
 
@@ -789,6 +790,7 @@ enum mp_status mp_page_data_make(const struct mp_model *model, const struct mp_p
                    .from_ns = data->from_ns,
                    .address_shift = data->address_shift},
     };
+    mp_idle_view_at(model, MP_BYTES_UNKNOWN, &make.shared.end);
     make.shared.stacks = &make.stacks;
     make.shared.modules = &make.modules;
     make.shared.words = &make.words;
