@@ -327,6 +327,13 @@ class Plan(unittest.TestCase):
         self.assertEqual(said.stdout, "500\n" * 3)
         self.assertEqual(said.stderr.count("has NVIDIA's CUDA runtime built in, as pip's CuPy has"), 1, said.stderr)
 
+    def test_autotuning_is_told_apart(self):
+        said = self.script("import libmemprof\ntake(3 << 20)\nfor name in ('CachingAutotuner.benchmark_all_configs (dynamo_timed)',"
+                           " 'InductorBenchmarker.benchmark_gpu (dynamo_timed)'):\n"
+                           "    with libmemprof.region(name):\n        take(1 << 20)\n").stderr
+        self.assertIn("memprof: of that, autotuning holds 2.00 MiB; a run that finds its choices in a cache", said)
+        self.assertNotIn("autotuning", self.script("take(1 << 20)\n").stderr)
+
     def test_how_programs_end(self):
         ends = {"sys.exit(3)": (3, "the command failed, with status 3"),
                 "raise RuntimeError('no config')": (1, "the command failed, with status 1"),

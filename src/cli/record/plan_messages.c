@@ -126,6 +126,28 @@ void mp_plan_print_json(struct mp_json *json)
     mp_buffer_free(json->out);
 }
 
+/* PyTorch names its regions so while it measures candidates: CachingAutotuner.benchmark_all_configs,
+ * mm_template_autotuning, InductorBenchmarker.benchmark_gpu. */
+static bool is_autotuning(const char *region)
+{
+    return strcasestr(region, "autotun") || strstr(region, "benchmark_gpu");
+}
+
+/* Bytes that measurements of candidates hold at the peak. */
+static uint64_t autotuning_bytes(const struct mp_model *model, uint16_t track)
+{
+    struct mp_peak peak;
+    struct mp_peak_query ask = {
+        .track = track, .window = mp_window_all(model), .grouping = {.by = MP_GROUP_REGION, .sort = MP_SORT_BYTES}};
+    uint64_t bytes = 0;
+    mp_peak_find(model, &ask, &peak);
+    mp_vec_each (const struct mp_site, one, &peak.sites)
+        if (one->group != MP_NONE && is_autotuning(mp_intern_get(&peak.sites.groups, one->group, NULL)))
+            bytes += one->bytes;
+    mp_peak_free(&peak);
+    return bytes;
+}
+
 /* Prints "parameters 5.6 GiB, activations 38.9 GiB, ..." and the time. */
 static void print_peak(const struct mp_model *model, uint16_t track)
 {
@@ -148,6 +170,10 @@ static void print_peak(const struct mp_model *model, uint16_t track)
     if (text.size)
         mp_message("at the peak (%s%s%s%s): %.*s", mp_format_duration(moment, peak.ns), step, peak.phase ? ", " : "",
                    peak.phase ? peak.phase : "", (int)text.size, (const char *)text.data);
+    uint64_t measuring = autotuning_bytes(model, track);
+    if (measuring)
+        mp_message("of that, autotuning holds %s; a run that finds its choices in a cache needs none of it",
+                   mp_format_bytes(bytes, measuring));
     mp_buffer_free(&text);
     mp_peak_free(&peak);
     mp_categories_free(categories);
