@@ -4,6 +4,7 @@
 import json
 import os
 import pathlib
+import re
 import sys
 import unittest
 
@@ -14,6 +15,20 @@ import harness  # noqa: E402
 
 MIB = 1 << 20
 PYTHON = harness.python_with_torch()
+
+
+class Marks(unittest.TestCase):
+    def test_numbers_and_engines_that_are_read_are_told(self):
+        top = HERE.parent.parent
+        reader = (top / "src/analysis/device/server.c").read_text()
+        teller = (top / "python/libmemprof_torch/servers.py").read_text()
+        numbers = re.findall(r'^    \{"(\w+)", "(\w+)", NUMBER', reader, re.MULTILINE)
+        engines = re.findall(r'\.name = "(\w+)"', reader)
+        self.assertGreater(len(numbers), 10)
+        for kind, key in numbers:
+            self.assertIn(f'mark("{kind}"', teller)
+            self.assertRegex(teller, rf"\b{key}=")
+        self.assertEqual(set(engines), set(re.findall(r'mark\("engine", name="(\w+)"', teller)))
 
 
 @unittest.skipUnless(PYTHON, "no Python with PyTorch")
@@ -149,23 +164,29 @@ if len(sys.argv) == 1:
 cuda, context, address = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_uint64()
 assert not cuda.cuInit(0) and not cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
 assert not cuda.cuCtxSetCurrent(context) and not cuda.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(1 << 22))
-libmemprof.mark(f"server: short checked=1 {sys.argv[1]}")
+for mark in sys.argv[1].split("; "):
+    libmemprof.mark(f"server: {mark}")
 sys.exit(1)
 """
-        for facts, said in (("needed=9437184 available=4194304 longest=500 length=1000 try_max_num_seqs=8",
+        for facts, said in (("short checked=1 needed=9437184 available=4194304 longest=500 length=1000 try_max_num_seqs=8",
                              "one request of 1 000 tokens needs 9.00 MiB of KV cache, and 4.00 MiB is left; what would: "
                              "--max-model-len 500, --max-num-seqs 8"),
-                            ("what=weights needed=9437184 available=4194304 try_tensor_parallel=4",
+                            ("short checked=1 what=weights needed=9437184 available=4194304 try_tensor_parallel=4",
                              "the weights take 9.00 MiB, and 4.00 MiB is left; what would: --tensor-parallel-size 4"),
-                            ("what=batch length=64 try_max_num_batched_tokens=16",
-                             "memory ran out in the profile run of 64 tokens; what would: --max-num-batched-tokens 16")):
+                            ("short checked=1 what=batch length=64 try_max_num_batched_tokens=16",
+                             "memory ran out in the profile run of 64 tokens; what would: --max-num-batched-tokens 16"),
+                            ("engine name=Other version=2; short checked=1 needed=9437184 available=4194304 longest=500 "
+                             "length=1000", "one request of 1 000 tokens needs 9.00 MiB of KV cache, and 4.00 MiB is left; "
+                             "what would: requests of at most 500")):
             source = self.folder / "server.py"
             source.write_text(program.replace('"child"', repr(facts)))
             result = harness.memprof("plan", "--force", "-o", self.path, "--", PYTHON, source)
             self.assertEqual(result.stderr.splitlines()[-1], f"memprof: does not fit: {said}")
             self.assertNotIn("failed", result.stderr)
             self.assertEqual(list(self.folder.glob("*.mp")), [self.path])
-            self.assertNotIn("LEAKS", harness.memprof("report", self.path).stdout)
+            report = harness.memprof("report", self.path).stdout
+            self.assertNotIn("LEAKS", report)
+            self.assertIn("\n  Other 2\n" if "Other" in facts else "\n  vLLM", report)
 
     def test_stand_ins_in_the_place_of_libraries_by_path(self):
         program = "import torch, ctypes; print(*[ctypes.CDLL(f'/nowhere/{name}')._name for name in %s])"

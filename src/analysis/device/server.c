@@ -1,5 +1,6 @@
 #include "analysis/device/server.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,14 +14,59 @@
 /* Keys of a mark that are not the user's settings. */
 static const char *const own_keys[] = {"total", "free", "reserved", "allocated"};
 
-/* vLLM first: it is the default for marks without an engine. */
+/* vLLM first: it is the default for marks without an engine. The last is for engines without a row. */
 static const struct mp_server_engine engines[] = {
-    {"vLLM", "--max-model-len", "--gpu-memory-utilization", "--tensor-parallel-size",
-     "of the profile run; free until a batch runs", "of it, by the utilisation, for others", "max_num_batched_tokens",
-     "--max-num-batched-tokens", "--max-cudagraph-capture-size"},
-    {"SGLang", "--context-length", "--mem-fraction-static", "--tp-size",
-     "of the largest batch that was captured; free until one runs", "for batches", "chunked_prefill_size",
-     "--chunked-prefill-size", "--cuda-graph-max-bs-prefill"},
+    {.name = "vLLM",
+     .length = "--max-model-len",
+     .utilization = "--gpu-memory-utilization",
+     .parallel = "--tensor-parallel-size",
+     .activations = "of the profile run; free until a batch runs",
+     .free = "of it, by the utilisation, for others",
+     .batch_key = "max_num_batched_tokens",
+     .batch = "--max-num-batched-tokens",
+     .graphs = "--max-cudagraph-capture-size"},
+    {.name = "SGLang",
+     .length = "--context-length",
+     .utilization = "--mem-fraction-static",
+     .parallel = "--tp-size",
+     .activations = "of the largest batch that was captured; free until one runs",
+     .free = "for batches",
+     .batch_key = "chunked_prefill_size",
+     .batch = "--chunked-prefill-size",
+     .graphs = "--cuda-graph-max-bs-prefill"},
+    {.name = "",
+     .length = "requests of at most",
+     .utilization = "a share of the memory of",
+     .parallel = "a number of ranks of",
+     .activations = "of the largest batch; free until one runs",
+     .free = "for others",
+     .batch_key = "",
+     .batch = "",
+     .graphs = "captures of at most"},
+};
+#define UNKNOWN_ENGINE (&engines[sizeof engines / sizeof *engines - 1])
+
+/* Keys whose values are numbers of the server. */
+#define NUMBER(member) offsetof(struct mp_server, member)
+static const struct {
+    const char *kind, *key;
+    size_t offset;
+} numbers[] = {
+    {"profile", "activations", NUMBER(activation_bytes)},
+    {"cache", "bytes", NUMBER(cache_bytes)},
+    {"cache", "tokens", NUMBER(tokens)},
+    {"cache", "blocks", NUMBER(blocks)},
+    {"cache", "block", NUMBER(block)},
+    {"cache", "length", NUMBER(length)},
+    {"cache", "requests", NUMBER(requests)},
+    {"cache", "layers", NUMBER(layers)},
+    {"graphs", "sizes", NUMBER(graphs)},
+    {"ready", "total", NUMBER(total_bytes)},
+    {"ready", "free", NUMBER(free_bytes)},
+    {"short", "needed", NUMBER(needed_bytes)},
+    {"short", "available", NUMBER(available_bytes)},
+    {"short", "longest", NUMBER(longest)},
+    {"short", "length", NUMBER(length)},
 };
 
 /* The value of KEY in "KIND KEY=VALUE ...", up to a space; NULL: no such key. */
@@ -57,6 +103,12 @@ static double share_of(const char *mark, const char *key)
     return value ? strtod(value, NULL) : 0;
 }
 
+static bool is_kind(const char *mark, const char *kind)
+{
+    size_t length = strlen(kind);
+    return !strncmp(mark, kind, length) && mark[length] == ' ';
+}
+
 struct readings {
     uint64_t reserved, allocated, pool, pool_tensors;
 };
@@ -70,17 +122,22 @@ static void read_weights(struct mp_server *server, const char *mark)
     mp_vec_add(&server->weights, one);
 }
 
-static void read_cache(struct mp_server *server, const char *mark)
+static void read_numbers(struct mp_server *server, const char *mark)
 {
-    server->cache_bytes = number_of(mark, "bytes");
-    server->tokens = number_of(mark, "tokens");
-    server->blocks = number_of(mark, "blocks");
-    server->block = number_of(mark, "block");
-    server->length = number_of(mark, "length");
-    server->requests = number_of(mark, "requests");
-    server->concurrency = share_of(mark, "requests");
-    server->layers = number_of(mark, "layers");
-    copy_value(server->cache_type, sizeof server->cache_type, mark, "type");
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (is_kind(mark, numbers[i].kind))
+            *(uint64_t *)((char *)server + numbers[i].offset) = number_of(mark, numbers[i].key);
+}
+
+static void read_engine(struct mp_server *server, const char *mark)
+{
+    copy_value(server->name, sizeof server->name, mark, "name");
+    copy_value(server->version, sizeof server->version, mark, "version");
+    server->engine = UNKNOWN_ENGINE;
+    for (const struct mp_server_engine *engine = engines; engine < UNKNOWN_ENGINE; engine++)
+        if (!strcmp(server->name, engine->name)) server->engine = engine;
+    server->weights.count = 0; /* a model was loaded again */
+    server->weights_bytes = 0;
 }
 
 static void read_settings(struct mp_server *server, const char *mark)
@@ -125,54 +182,41 @@ static void read_would(struct mp_server *server, const char *mark)
 static void read_mark(struct mp_server *server, const char *mark, struct readings *readings)
 {
     server->known = true;
-    if (!strncmp(mark, "engine ", 7)) {
-        char name[32] = "";
-        copy_value(name, sizeof name, mark, "name");
-        for (size_t i = 0; i < sizeof engines / sizeof *engines; i++)
-            if (!strcmp(name, engines[i].name)) server->engine = &engines[i];
-        copy_value(server->version, sizeof server->version, mark, "version");
-        server->weights.count = 0; /* a model was loaded again */
-        server->weights_bytes = 0;
-    } else if (!strncmp(mark, "weights ", 8)) {
+    read_numbers(server, mark);
+    if (is_kind(mark, "engine")) {
+        read_engine(server, mark);
+    } else if (is_kind(mark, "weights")) {
         read_weights(server, mark);
-    } else if (!strncmp(mark, "profile ", 8)) {
-        server->activation_bytes = number_of(mark, "activations");
-    } else if (!strncmp(mark, "cache ", 6)) {
-        read_cache(server, mark);
-    } else if (!strncmp(mark, "graph ", 6)) {
+    } else if (is_kind(mark, "cache")) {
+        server->concurrency = share_of(mark, "requests");
+        copy_value(server->cache_type, sizeof server->cache_type, mark, "type");
+    } else if (is_kind(mark, "graph")) {
         struct mp_server_graph one = {number_of(mark, "size"), number_of(mark, "pool"), number_of(mark, "driver")};
         mp_vec_add(&server->sizes, one);
-    } else if (!strncmp(mark, "graphs ", 7)) {
-        server->graphs = number_of(mark, "sizes");
+    } else if (is_kind(mark, "graphs")) {
         readings->pool = number_of(mark, "pool");
         size_t length;
         readings->pool_tensors = value_of(mark, "tensors", &length) ? number_of(mark, "tensors") : readings->pool;
         if (number_of(mark, "largest"))
             snprintf(server->graph_setting, sizeof server->graph_setting, "%s %llu", server->engine->graphs,
                      (unsigned long long)number_of(mark, "largest"));
-    } else if (!strncmp(mark, "ready ", 6)) {
+    } else if (is_kind(mark, "ready")) {
         server->ready = true;
-        server->total_bytes = number_of(mark, "total");
-        server->free_bytes = number_of(mark, "free");
         readings->reserved = number_of(mark, "reserved");
         readings->allocated = number_of(mark, "allocated");
         server->utilization = share_of(mark, "utilization");
         read_settings(server, mark);
         name_settings(server, mark);
-    } else if (!strncmp(mark, "short ", 6)) {
+    } else if (is_kind(mark, "short")) {
         server->is_short = true;
-        server->needed_bytes = number_of(mark, "needed");
-        server->available_bytes = number_of(mark, "available");
-        server->longest = number_of(mark, "longest");
-        server->length = number_of(mark, "length");
         server->utilization = share_of(mark, "utilization");
         server->parallel = (unsigned)number_of(mark, "tensor_parallel_size");
         server->checked = number_of(mark, "checked");
         copy_value(server->what, sizeof server->what, mark, "what");
         read_would(server, mark);
-    } else if (!strncmp(mark, "asleep ", 7)) {
+    } else if (is_kind(mark, "asleep")) {
         server->asleep_bytes += number_of(mark, "bytes");
-    } else if (!strncmp(mark, "awake ", 6)) {
+    } else if (is_kind(mark, "awake")) {
         server->asleep_bytes = 0;
     }
 }
@@ -261,6 +305,7 @@ void mp_server_find(const struct mp_model *model, struct mp_server *server)
 {
     struct readings readings = {0};
     *server = (struct mp_server){.parallel = 1, .engine = engines};
+    snprintf(server->name, sizeof server->name, "%s", engines->name);
     for (size_t i = 0; i < model->noted.count; i++) {
         uint32_t event = model->noted.at[i];
         if (model->events.type[event] != MP_EVENT_MARK) continue;

@@ -39,10 +39,10 @@ struct mp_server {
     bool known, ready; /* if not `known`, the fields below have no meaning; if not `ready`, rows have only the weights
                         * and the missing bytes */
     const struct mp_server_engine *engine;
-    char version[32], cache_type[24], settings[256];
-    MP_VEC(struct mp_server_weights) weights; /* the largest first */
+    char name[32], version[32], cache_type[24], settings[256]; /* `name`: of the engine, also of one without a row */
+    MP_VEC(struct mp_server_weights) weights;                  /* the largest first */
     uint64_t weights_bytes, activation_bytes, cache_bytes, tokens, blocks, block, length, requests, layers;
-    double concurrency; /* `requests` of `length` at once, as the engine says it */
+    double concurrency;                                     /* `requests` of `length` at once, as the engine says it */
     uint64_t graphs, total_bytes, free_bytes, asleep_bytes; /* `graphs`: number of captured sizes */
     double utilization;                                     /* 0: not told */
     char cache_setting[64], batch_setting[64], graph_setting[64];
@@ -51,7 +51,7 @@ struct mp_server {
     char what[16];          /* what does not fit: "weights", "batch", or the cache: "" */
     bool is_short, checked; /* checked: the engine was asked about other settings; else only arithmetic tells */
     uint64_t needed_bytes, available_bytes, longest;
-    char would[MP_SERVER_WOULD][64]; /* further settings with which it fits, by the engine's own function; "": none */
+    char would[MP_SERVER_WOULD][64];   /* further settings with which it fits, by the engine's own function; "": none */
     unsigned parallel;                 /* tensor parallel ranks */
     MP_VEC(struct mp_server_row) rows; /* their sum is the device's total */
 };

@@ -49,7 +49,7 @@ void mp_server_json(struct mp_json *json, const struct mp_model *model)
     mp_server_find(model, &server);
     if (server.known) {
         mp_json_object(json, "server");
-        mp_json_text(json, "engine", server.engine->name);
+        mp_json_text(json, "engine", server.name);
         mp_json_text(json, "version", *server.version ? server.version : NULL);
         mp_json_text(json, "settings", server.settings);
         mp_json_bool(json, "ready", server.ready);
@@ -146,7 +146,7 @@ bool mp_server_text(struct mp_text *text, const struct mp_model *model)
     bool said = server.known && mp_server_sentence(&sentence, model, &lacks);
     if (said) {
         mp_heading(text, "SERVER  %.*s", (int)sentence.size, (const char *)sentence.data);
-        mp_say(text, "\n  %s %s%s%s\n", server.engine->name, server.version, *server.settings ? "; " : "",
+        mp_say(text, "\n  %s %s%s%s\n", server.name, server.version, *server.settings ? "; " : "",
                server.settings);
         if (server.tokens)
             mp_say(text, "  %s of %s, %s a token, %s, %s\n", mp_counted(server.blocks, "block"),
