@@ -178,6 +178,22 @@ void mp_regions_follow(const struct mp_model *model, uint32_t event, struct mp_o
     if (open->count < MP_OPEN_SPANS_MAX) mp_vec_add(open, region);
 }
 
+void mp_regions_find(const struct mp_model *model, struct mp_regions *regions)
+{
+    struct mp_open_regions open = {0}, closed = {0};
+    *regions = (struct mp_regions){0};
+    for (size_t i = 0; i <= model->noted.count; i++) {
+        bool last = i == model->noted.count;
+        uint64_t end_ns = last ? model->duration_ns : model->events.time_ns[model->noted.at[i]];
+        if (!last) mp_regions_follow(model, model->noted.at[i], &open, &closed);
+        mp_vec_each (const struct mp_open_region, one, last ? &open : &closed)
+            mp_vec_add(regions, ((struct mp_region){*one, end_ns}));
+        closed.count = 0;
+    }
+    mp_open_regions_free(&open);
+    mp_open_regions_free(&closed);
+}
+
 static bool is_lane(const struct mp_model *model, uint32_t thread)
 {
     return thread < model->threads.count && model->threads.at[thread].tid == MP_TID_LANE;

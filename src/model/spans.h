@@ -60,6 +60,16 @@ struct mp_open_regions {
  * be NULL). */
 void mp_regions_follow(const struct mp_model *model, uint32_t event, struct mp_open_regions *open,
                        struct mp_open_regions *closed);
+/* All regions in order of their ends; the open ones end with the recording, and come last. */
+struct mp_region {
+    struct mp_open_region begun;
+    uint64_t end_ns;
+};
+struct mp_regions {
+    struct mp_region *at; /* the caller frees it with mp_vec_free() */
+    size_t count, room;
+};
+void mp_regions_find(const struct mp_model *model, struct mp_regions *regions);
 /* The regions that are open after `moment` events, outermost first: the regions of the last event's thread, and regions
  * of no thread. If that thread has no regions, the first thread with regions takes its place: an autograd thread works
  * for the thread in backward(). */

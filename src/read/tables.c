@@ -318,30 +318,15 @@ static void fill_steps(struct filling *f)
     mp_steps_free(&steps);
 }
 
-struct region {
-    struct mp_open_region begun;
-    uint64_t end_ns;
-};
-
 static void fill_regions(struct filling *f)
 {
     const struct mp_model *model = f->model;
-    struct mp_open_regions open = {0}, closed = {0};
-    MP_VEC(struct region) regions = {0};
-    for (size_t i = 0; i <= model->noted.count; i++) {
-        bool last = i == model->noted.count;
-        uint64_t end_ns = last ? model->duration_ns : model->events.time_ns[model->noted.at[i]];
-        if (!last) mp_regions_follow(model, model->noted.at[i], &open, &closed);
-        mp_vec_each (const struct mp_open_region, one, last ? &open : &closed)
-            mp_vec_add(&regions, ((struct region){*one, end_ns}));
-        closed.count = 0;
-    }
-    mp_open_regions_free(&open);
-    mp_open_regions_free(&closed);
+    struct mp_regions regions;
+    mp_regions_find(model, &regions);
     f->table->shown.rows = regions.count;
     uint32_t *name = add_text(f, "name"), *thread = add_u32(f, "thread");
     uint64_t *start = add_u64(f, "start_ns"), *end = add_u64(f, "end_ns");
-    mp_vec_each (const struct region, region, &regions) {
+    mp_vec_each (const struct mp_region, region, &regions) {
         *name++ = kept(f, mp_model_text(model, region->begun.name));
         *thread++ = tid_of(model, region->begun.thread);
         *start++ = model->events.time_ns[region->begun.first];

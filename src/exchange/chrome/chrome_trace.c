@@ -437,26 +437,15 @@ static void write_steps(struct trace *trace)
     mp_steps_free(&steps);
 }
 
-static void write_closed(struct trace *trace, struct mp_open_regions *closed, uint64_t end_ns)
-{
-    const struct mp_model *model = trace->model;
-    for (size_t i = 0; i < closed->count; i++)
-        put_span(trace, thread_tid(model, closed->at[i].thread), model->events.time_ns[closed->at[i].first], end_ns,
-                 mp_model_text(model, closed->at[i].name));
-    closed->count = 0;
-}
-
 static void write_regions(struct trace *trace)
 {
     const struct mp_model *model = trace->model;
-    struct mp_open_regions open = {0}, closed = {0};
-    for (size_t i = 0; i < model->noted.count; i++) {
-        mp_regions_follow(model, model->noted.at[i], &open, &closed);
-        write_closed(trace, &closed, model->events.time_ns[model->noted.at[i]]);
-    }
-    write_closed(trace, &open, model->duration_ns);
-    mp_open_regions_free(&open);
-    mp_open_regions_free(&closed);
+    struct mp_regions regions;
+    mp_regions_find(model, &regions);
+    mp_vec_each (const struct mp_region, region, &regions)
+        put_span(trace, thread_tid(model, region->begun.thread), model->events.time_ns[region->begun.first],
+                 region->end_ns, mp_model_text(model, region->begun.name));
+    mp_vec_free(&regions);
 }
 
 static void write_process_names(struct trace *trace)

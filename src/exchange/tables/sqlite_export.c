@@ -398,32 +398,21 @@ static void put_event(struct database *db, uint32_t event)
            or_null(note->stack), note->name ? mp_model_text(model, note->name) : NULL);
 }
 
-static void put_closed(struct database *db, struct mp_open_regions *closed, uint64_t end_ns)
-{
-    const struct mp_model *model = db->model;
-    for (size_t i = 0; i < closed->count; i++)
-        insert(db, REGIONS, "tnnn", mp_model_text(model, closed->at[i].name), tid_of(model, closed->at[i].thread),
-               model->events.time_ns[closed->at[i].first], end_ns);
-    closed->count = 0;
-}
-
 static void put_spans(struct database *db)
 {
     const struct mp_model *model = db->model;
-    struct mp_open_regions open = {0}, closed = {0};
+    struct mp_regions regions;
     for (size_t i = 0; i < db->rows->steps.count; i++) {
         const struct mp_step *step = &db->rows->steps.at[i];
         insert(db, STEPS, "ntnnnn", db->rows->steps.before + (uint64_t)i + 1,
                step->name ? mp_model_text(model, step->name) : NULL, step->start_ns, step->end_ns,
                (uint64_t)step->first, (uint64_t)step->end);
     }
-    for (size_t i = 0; i < model->noted.count; i++) {
-        mp_regions_follow(model, model->noted.at[i], &open, &closed);
-        put_closed(db, &closed, model->events.time_ns[model->noted.at[i]]);
-    }
-    put_closed(db, &open, model->duration_ns);
-    mp_open_regions_free(&open);
-    mp_open_regions_free(&closed);
+    mp_regions_find(model, &regions);
+    mp_vec_each (const struct mp_region, region, &regions)
+        insert(db, REGIONS, "tnnn", mp_model_text(model, region->begun.name), tid_of(model, region->begun.thread),
+               model->events.time_ns[region->begun.first], region->end_ns);
+    mp_vec_free(&regions);
 }
 
 static void put_all(struct database *db, const char *filter)
