@@ -5,9 +5,10 @@
  * A block stays if it lives at the last boundary and is older than its site's blocks usually get. A place leaks if
  *
  *     its staying blocks were born in MP_LEAK_BIRTHS steps or more
- *     the number of its live blocks rises: Mann-Kendall's z is above MP_LEAK_SIGNIFICANT, and Theil and Sen's slope
- * above 0 it is not full: growth has not stopped, does not slow down, does not only refill what was freed, and reached
- * a new maximum of late
+ *     the number of its live blocks rises: Mann-Kendall's z is above MP_LEAK_SIGNIFICANT,
+ *         and Theil and Sen's slope above 0
+ *     it is not full: growth has not stopped, does not slow down, does not only refill what was freed,
+ *         and reached a new maximum of late
  *
  * For instance one block stays from each of the steps 10 to 29, and the last boundary is 30. The blocks live at the
  * boundaries 11 to 30 are 1, 2, ... 20: 20 distinct births. All 190 pairs of these numbers rise, so Kendall's S is 190,

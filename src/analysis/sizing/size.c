@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "analysis/device/device_use.h"
-#include "analysis/sizing/size_curve.h"
 #include "analysis/sizing/size_plan.h"
 #include "base/memory.h"
 #include "base/order.h"

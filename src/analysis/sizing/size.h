@@ -1,15 +1,18 @@
 /*
  * The largest batch that fits. Predicts a program's memory at any batch from recordings at three or more. Pure.
  *
- * The steps of the work, one file each: size_align.h the same sites in all recordings, and their blocks in order
- *   size_solve.h one size, known at the probes, as a + b*B size_plan.h the allocations of the largest probe, each with
- *   its size for any batch size_curve.h replay through plain sums size_reserved.h replay through the model of PyTorch's
- *   caching allocator size_need.h the need of a batch, and the largest batch that fits
+ * The steps of the work:
+ *
+ *     size_align.h     the same sites in all recordings, and their blocks in order
+ *     size_solve.h     one size, known at the probes, as a + b*B
+ *     size_plan.h      the allocations of the largest probe, each with its size for any batch, and their highest sum
+ *     size_reserved.h  a replay through the model of PyTorch's caching allocator
+ *     size.h           the need of a batch, and the largest batch that fits
  */
 #pragma once
 
 #include "analysis/sizing/size_align.h"
-#include "analysis/sizing/size_curve.h"
+#include "analysis/sizing/size_plan.h"
 #include "analysis/sizing/size_reserved.h"
 #include "analysis/sizing/size_solve.h"
 #include "base/error.h"
@@ -97,9 +100,10 @@ const char *mp_size_fits_name(unsigned fits); /* enum mp_size_fits */
  * Predicts the need of a batch, and the largest batch that fits. A need is allocated bytes, the caching allocator's
  * reserved bytes, and device memory outside of it. Each is widened by the method's errors at the probes. Pure.
  *
- * A probe's own batch needs what the probe recorded. A batch fits (`yes`) if the high bound is within the limit and can be trusted. It can be trusted up to the largest
- * probe. Beyond that, trust takes three probed batches, and at most 1 % unsolved bytes in the peak of the largest one.
- * A batch does not fit (`no`) if the low bound is above the limit. Otherwise it is `unsure`.
+ * A probe's own batch needs what the probe recorded. A batch fits (`yes`) if the high bound is within the limit and can
+ * be trusted. It can be trusted up to the largest probe. Beyond that, trust takes three probed batches, and at most 1 %
+ * unsolved bytes in the peak of the largest one. A batch does not fit (`no`) if the low bound is above the limit.
+ * Otherwise it is `unsure`.
  */
 
 #define MP_SIZE_LITTLE 0.01 /* share of the largest probe's peak that may be unsolved without notice */

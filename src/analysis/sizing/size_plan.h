@@ -55,3 +55,14 @@ struct mp_size_bounds mp_size_value_at(const struct mp_size_plan *plan, uint32_t
 /* The factor by which a size without a rule may exceed its largest value at the probes. It is 2, since probes show few
  * cases. Beyond the largest probe it grows with the square of the batch. */
 double mp_size_growth(const struct mp_size_plan *plan, double batch);
+
+/* Bytes at the peak with low, likely and high sizes. */
+struct mp_size_height {
+    double likely, low, high;
+    double varies;   /* unsolved bytes in `high`, as seen at the probes */
+    uint32_t moment; /* moment of the likely peak: number of past events of the source */
+};
+
+/* The plan's highest memory at any batch: replays its events in order through plain sums, some 5 ns for each. At
+ * another batch, the peak may be at another moment. */
+struct mp_size_height mp_size_curve_at(const struct mp_size_plan *plan, double batch);
