@@ -110,9 +110,11 @@ struct mp_greeting_answer {
 struct mp_unreached {
     _Atomic uint32_t pid; /* written last; 0: the row is not filled yet */
     uint32_t above;
-    int32_t reason;
+    int32_t reason; /* an errno, or enum mp_unreached_reason (collect/session/unreached.h), or MP_UNREACHED_CLONE */
     char name[MP_PROCESS_NAME];
 };
+
+#define MP_UNREACHED_CLONE (-6) /* fork's handlers did not run in the child, or ran inside a hook */
 
 /* The doorbell: one page for all processes of a session. A recorder increments `rings` and wakes the collector, which
  * sleeps on it. */

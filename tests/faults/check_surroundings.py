@@ -210,7 +210,12 @@ class Rough(Recorded):
                     recording.unlink()
 
     def test_processes(self):
-        self.try_modes("vforks", "clones", "forks-under-load", "deep-forks", "execs 5", "empty-environments")
+        self.try_modes("vforks", "forks-under-load", "deep-forks", "execs 5", "empty-environments")
+
+    def test_children_of_a_raw_clone_say_that_they_are_not_recorded(self):
+        said = self.record(ROUGH, "clones").stderr
+        self.assertRegex(said, r"60 processes could not be recorded \(.* rough.*\): a raw clone\(\) made it")
+        self.assertFalse(self.info()["coverage"]["complete"])
 
     def test_threads(self):
         self.try_modes("waves-of-threads", "destructors", "cancels", "at-exit")

@@ -313,11 +313,24 @@ static void begin_recording(struct mp_session_page *page)
     atomic_store(&mp_session.pending, false);
 }
 
+/* Told by the child itself, at its first event: fork's handlers did not run in it, or ran inside a hook. So the locks
+ * of other threads may be held in its memory for ever, and it is not recorded. */
+static void tell_unrecorded_child(struct mp_session_page *page)
+{
+    char name[MP_PROCESS_NAME];
+    bool is_child = !atomic_load(&mp_session.pending) && mp_session.header && !atomic_load(&page->generation);
+    if (!is_child || !mp_session.config.follow || atomic_exchange(&page->told, 1)) return;
+    if (!mp_session.inherited) mp_session.inherited = mp_session.doorbell;
+    read_own_name(name);
+    tell_by_doorbell(MP_UNREACHED_CLONE, name);
+}
+
 /* If recording began meanwhile, begin_recording() may have missed this count. The thread then moves the count
  * itself. */
 void mp_session_count_unattached(void)
 {
     struct mp_session_page *page = mp_session.page;
+    if (page) tell_unrecorded_child(page);
     if (!page || !atomic_load(&page->attach_after)) return;
     atomic_fetch_add(&page->dropped_unattached, 1);
     if (atomic_load(&page->recording))

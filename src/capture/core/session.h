@@ -4,7 +4,7 @@
  * A process starts `pending` if the environment names a session. It attaches at its first event, so that programs
  * without events cost nothing. If the system has no descriptor or memory left, the process stays pending and tries
  * again, ever more rarely (4 ms to 16 s). A forked child is pending again. A child made by a raw clone() finds the page
- * below wiped, and never records. All functions may be called in hooks, from any thread.
+ * below wiped, never records, and says so at its first event. All functions may be called in hooks, from any thread.
  */
 #pragma once
 
@@ -29,6 +29,7 @@ struct mp_session_page {
     uint32_t attempts;                               /* failed attempts; under attach_lock, like the members below */
     int refused_for;                                 /* errno of the first failure, if the collector got it */
     char refused_name[MP_PROCESS_NAME];              /* the name in that report */
+    _Atomic uint32_t told;                           /* 1: this child of a raw clone() has said so */
 };
 
 struct mp_session {

@@ -41,9 +41,10 @@ static void explain(int reason, struct mp_error *why)
     static const char *const unreached[] = {
         [-MP_UNREACHED_STATIC] = "a static program loads no recorder",
         [-MP_UNREACHED_RIGHTS] = "it has other rights than the program that started it",
-        [-MP_UNREACHED_VARIABLES] = "it was started without memprof's variables, by a call that memprof does not see"};
+        [-MP_UNREACHED_VARIABLES] = "it was started without memprof's variables, by a call that memprof does not see",
+        [-MP_UNREACHED_CLONE] = "a raw clone() made it, or a fork in a handler that interrupted the recorder"};
     bool apart = reason == EACCES || reason == ENOENT || reason == EPERM;
-    if (reason < 0 && (size_t)-reason < sizeof unreached / sizeof *unreached)
+    if (reason < 0 && reason > -(int)(sizeof unreached / sizeof *unreached) && unreached[-reason])
         mp_fail(why, MP_UNSUPPORTED, "%s", unreached[-reason]);
     else if (reason == EAGAIN)
         mp_fail(why, MP_IO, "memprof did not answer in time");
