@@ -16,7 +16,7 @@ from libmemprof_plan import kernels
 # Wheels give copies names such as libcudart.e8e8b82a.so.12.
 BUNDLED = re.compile(r"^(lib[a-zA-Z]+)[.-][0-9a-f]{8}(?=\.so)")
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab.json", "tekken.json")
-TRIED = {"vllm": ("0.19.", "0.33."), "sglang": ("0.5.",)}  # beginnings of versions
+TRIED = {"vllm": ("0.10.", "0.19.", "0.33."), "sglang": ("0.5.",)}  # beginnings of versions
 SERVER = "MEMPROF_PLAN_SERVER"  # the process that the user started
 SERVERS = ("vllm.entrypoints.openai.api_server", "sglang.launch_server", "vllm.entrypoints.cli.main")
 
@@ -195,7 +195,7 @@ def _tell_version(engine):
     except importlib.metadata.PackageNotFoundError:
         return
     if not version.startswith(TRIED[engine]):
-        _say(f"{engine} {version} was never tried under plan; {' and '.join(TRIED[engine])}x were")
+        _say(f"{engine} {version} was never tried under plan; {', '.join(one + 'x' for one in TRIED[engine])} were")
 
 
 def _say_why(module):

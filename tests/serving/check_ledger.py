@@ -129,7 +129,7 @@ if __name__ == "__main__":
         (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: vllm\nVersion: 9.9\n")
         result = harness.memprof("plan", "-o", self.path, "--", PYTHON, HERE / "programs/serve.py", self.model, 1000,
                                  env=dict(os.environ, PYTHONPATH=str(self.folder)))
-        self.assertIn("memprof: vllm 9.9 was never tried under plan; 0.19. and 0.33.x were\n", result.stderr)
+        self.assertIn("memprof: vllm 9.9 was never tried under plan; 0.10.x, 0.19.x, 0.33.x were\n", result.stderr)
         self.assertEqual(result.returncode, 0, result.stderr)
 
     def test_more_gpus_than_are_planned(self):
