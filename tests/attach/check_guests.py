@@ -134,6 +134,12 @@ class Guests(harness.TestCase):
         library.chmod(0o777)
         self.watch("cut", library, before=NOBODY)
         self.watch("pipe", self.open, before=NOBODY)
+        library.write_bytes(self.driver.read_bytes())
+        self.watch("flap", library, before=NOBODY)
+
+    def test_what_others_hide(self):
+        self.watch("dark", before=NOBODY)
+        self.assertIn("began 20 other processes", self.watch("spawn")[1])
 
     def test_a_file_that_is_swapped(self):
         """A probe is set in the file that was looked at, in this process alone, whatever its name leads to then."""
@@ -170,12 +176,16 @@ class Guests(harness.TestCase):
             guest.wait()
 
     def test_a_link_at_a_name_that_memprof_chose(self):
-        victim = self.folder / "victim"
+        victim = self.open / "victim"
         victim.write_text("work")
-        guest = self.start("plant", self.c10, self.open, victim, before=NOBODY)
-        said, _ = self.attach(guest, "--children", output=self.open / "k.mp")
-        self.assertEqual(victim.read_text(), "work")
-        self.assertIn("it is a link or no regular file", said)
+        victim.chmod(0o666)
+        for kind in ("link", "pipe", "folder", "twin"):
+            with self.subTest(kind=kind):
+                guest = self.start("plant", self.c10, self.open, victim, kind, before=NOBODY)
+                said, _ = self.attach(guest, "--children", output=self.open / "k.mp")
+                self.assertEqual(victim.read_text(), "work")
+                if kind != "twin":
+                    self.assertRegex(said, "it is a link or no regular file|folder")
 
     def test_libraries_that_lie(self):
         """The time for a library is bounded by its size, and a signal ends it."""

@@ -9,7 +9,10 @@
  *     guest cut C10 FILE          maps FILE, cuts it after 0.5 s, and has frames in it
  *     guest pipe C10 FOLDER       maps a file whose name, as /proc writes it, is that of a pipe
  *     guest swap FILE OTHER       maps FILE, and puts a link to OTHER in its place as soon as somebody opens FILE
- *     guest plant C10 FOLDER FILE its child makes FOLDER/k.PID.mp a link to FILE
+ *     guest plant C10 FOLDER FILE KIND  its child makes FOLDER/k.PID.mp a link to FILE, or a KIND of something else
+ *     guest flap C10 FILE         maps FILE, and a thread cuts it and writes it again and again
+ *     guest dark C10 FILE         maps /dev/zero, too, and is not dumpable after 0.5 s
+ *     guest spawn C10 FILE        children of vfork() and of a raw fork come and go after 0.5 s
  *     guest threads C10           starts a thread each 10 ms, whose starter has ended
  *     guest many C10 FOLDER N     loads the N libraries of FOLDER
  *     guest user C10              gives up its rights after 0.5 s
@@ -26,7 +29,9 @@
 #include <string.h>
 #include <sys/inotify.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -88,6 +93,28 @@ static void *one_thread(void *starts)
     return NULL;
 }
 
+/* What a library looks like meanwhile is all the same: nothing runs in it. */
+static void *flap(void *unused)
+{
+    static char text[1 << 16];
+    (void)unused;
+    ssize_t size = pread(file, text, sizeof text, 0);
+    for (;;) {
+        if (ftruncate(file, 0) || usleep(300) || pwrite(file, text, (size_t)size, 0) != size) die("flap");
+        usleep(300);
+    }
+    return NULL;
+}
+
+static void spawn(void)
+{
+    for (int i = 0; i < 20; i++) {
+        pid_t child = i % 2 ? vfork() : (pid_t)syscall(SYS_fork);
+        if (!child) _exit(0);
+        waitpid(child, NULL, 0);
+    }
+}
+
 static void change(int round)
 {
     if (is("late") && round == 50) driver = load(word[3]);
@@ -97,6 +124,8 @@ static void change(int round)
     if (is("cut") && round == 50 && ftruncate(file, 0)) die("ftruncate");
     if (is("user") && round == 50 && (setgid(65534) || setuid(65534))) die("setuid");
     if (is("die") && round == 50) raise(SIGKILL);
+    if (is("dark") && round == 50 && prctl(PR_SET_DUMPABLE, 0)) die("prctl");
+    if (is("spawn") && round == 50) spawn();
 }
 
 static void *work(void *unused)
@@ -123,7 +152,7 @@ static void map(const char *path, int how)
     file = open(path, how, 0755);
     struct stat facts;
     if (file < 0 || (how & O_CREAT && ftruncate(file, 4096)) || fstat(file, &facts)) die(path);
-    mapped = mmap(NULL, (size_t)facts.st_size, PROT_READ | PROT_EXEC, MAP_PRIVATE, file, 0);
+    mapped = mmap(NULL, facts.st_size ? (size_t)facts.st_size : 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, file, 0);
     if (mapped == MAP_FAILED) die("mmap");
 }
 
@@ -151,12 +180,25 @@ static void prepare(void)
         snprintf(path, sizeof path, "%s/x\\012y", word[3]);
         if (mkfifo(path, 0600)) die(path);
     }
-    if (is("cut")) map(word[3], O_RDWR);
+    pthread_t thread;
+    if (is("cut") || is("flap")) map(word[3], O_RDWR);
+    if (is("flap")) mapped = NULL, pthread_create(&thread, NULL, flap, NULL);
+    if (is("dark")) map("/dev/zero", O_RDWR), mapped = NULL;
     if (is("close")) driver = load(word[3]);
     for (int i = 0; is("many") && i < atoi(word[4]); i++) {
         snprintf(path, sizeof path, "%s/%d.so", word[3], i);
         load(path);
     }
+}
+
+static void plant(const char *path)
+{
+    const char *kind = word[5];
+    int failed = !strcmp(kind, "pipe")     ? mkfifo(path, 0666)
+                 : !strcmp(kind, "folder") ? mkdir(path, 0777)
+                 : !strcmp(kind, "twin")   ? link(word[4], path)
+                                           : symlink(word[4], path);
+    if (failed) die(path);
 }
 
 static void begin_children(void)
@@ -166,7 +208,7 @@ static void begin_children(void)
     for (int i = 0; i < number; i++) {
         if (fork()) continue;
         snprintf(path, sizeof path, "%s/k.%d.mp", word[3], (int)getpid());
-        if (is("plant") && symlink(word[4], path)) die(path);
+        if (is("plant")) plant(path);
         work(NULL);
         _exit(0);
     }
