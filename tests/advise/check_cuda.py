@@ -68,7 +68,9 @@ class Advice(bed.TestCase):
             run, allocated, _ = self.peaks(name, habits, how="plan", BENCH_SCALE=scale)
             found = bench.answer(run.path, "--track", "cuda:0/torch", "--kind", "checkpoint")
             said = {bench.change_of(row): row["peak_bytes"] for row in found["changes"] if row["pattern"] == "checkpoint"}
-            self.assertEqual((found["peak_bytes"], len(said)), (allocated, 1), name)
+            self.assertEqual(found["peak_bytes"], allocated, name)
+            self.assertTrue(said, name)
+            self.assertTrue(all(0 < row["forward_share"] <= 1 for row in found["changes"] if row["module"]), name)
             for change, peak in said.items():
                 self.assertEqual(self.peaks(name, habits, change, how="plan", BENCH_SCALE=scale)[1], peak, (name, change))
 

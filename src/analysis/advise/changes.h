@@ -76,6 +76,7 @@ struct mp_change {
     uint64_t bytes;             /* the most bytes of these blocks at one time */
     size_t passes;              /* for no_grad: number of forwards that keep their graphs */
     double share;               /* share of forward that runs twice, or MP_SHARE_UNKNOWN */
+    bool by_bytes;              /* of the bytes that forward's operators use; else of its time */
     enum mp_change_run run;
     uint64_t measured, measured_reserved; /* bytes saved in the run */
     uint64_t run_peak;                    /* allocated bytes at the run's peak */

@@ -88,8 +88,8 @@ struct kind {
     uint32_t pattern;
     size_t modules;
     MP_VEC(struct call) calls;
-    uint64_t *times;  /* by module, in ns, over all its calls in forward */
-    uint64_t forward; /* ns of all forward turns; 0: not known */
+    uint64_t *times;  /* by module, in ns or bytes, over all its calls in forward */
+    uint64_t forward; /* ns, or bytes, of all forward turns; 0: not known */
 };
 
 struct mp_checkpoints {
@@ -97,6 +97,8 @@ struct mp_checkpoints {
     const struct mp_torch_history *history;
     const struct mp_stack_facts *facts;
     bool keeps_rng;
+    uint64_t *work; /* by event: find_work(); NULL: times count */
+    bool planned;
     size_t root; /* length of the path of the network itself */
     struct mp_phases phases;
     struct mp_intern texts; /* patterns and paths */
@@ -477,9 +479,24 @@ static void find_backs(const struct mp_checkpoints *c, struct kind *kind, const 
 
 /* ---- time */
 
+/* By event: bytes of the blocks that operators outside of backward had read, written or made until then. The host's
+ * time says little about a GPU, and nothing in a plan, which computes nothing. */
+static uint64_t *find_work(const struct mp_model *model)
+{
+    uint64_t *work = mp_alloc_zeroed(model->events.count + 1, sizeof *work);
+    mp_vec_each (const struct mp_model_use, use, &model->uses) {
+        if (!use->node && use->how & (MP_USE_READ | MP_USE_WRITTEN | MP_USE_MADE))
+            work[mp_model_events_before(model, use->time_ns, true)] += mp_known(model->blocks.bytes[use->block]);
+    }
+    for (size_t i = 0; i < model->events.count; i++)
+        work[i + 1] += work[i];
+    return work;
+}
+
 static uint64_t time_of(const struct mp_checkpoints *c, uint32_t event)
 {
     const struct mp_model_events *events = &c->model->events;
+    if (c->work) return c->work[event < events->count ? event : events->count];
     return event < events->count ? events->time_ns[event] : c->model->duration_ns;
 }
 
@@ -505,11 +522,8 @@ static uint64_t time_of_forward(const struct mp_checkpoints *c, uint32_t *first)
 static void find_times(const struct mp_checkpoints *c, struct kind *kind)
 {
     uint32_t first;
-    struct mp_plan plan;
-    mp_plan_find(c->model, &plan);
     kind->forward = time_of_forward(c, &first);
-    if (plan.planned) kind->forward = 0; /* a plan computes nothing, so its times mean nothing */
-    mp_plan_free(&plan);
+    if (c->planned && !c->work) kind->forward = 0;
     kind->times = mp_alloc_zeroed(kind->modules + 1, sizeof *kind->times);
     mp_vec_each (const struct call, call, &kind->calls) {
         if (!call->over || call->turn == first) continue;
@@ -740,6 +754,7 @@ void mp_checkpoints_change(struct mp_checkpoints *checkpoints, size_t number, si
     for (size_t i = 0; i < modules && i < kind->modules; i++)
         again += kind->times[i];
     change->share = kind->forward ? (double)again / (double)kind->forward : MP_SHARE_UNKNOWN;
+    change->by_bytes = checkpoints->work;
     mp_edits_sort(&change->edits);
     mp_map_free(&m.parts);
     free(m.births);
@@ -766,6 +781,11 @@ struct mp_checkpoints *mp_checkpoints_find(const struct mp_model *model, const s
                                  .facts = mp_stack_facts(model),
                                  .root = mp_module_root(model),
                                  .keeps_rng = !strncmp(mp_track_device(model, history->track), "cpu", 3)};
+    struct mp_plan plan;
+    mp_plan_find(model, &plan);
+    c->planned = plan.planned;
+    mp_plan_free(&plan);
+    if (model->uses.count && !c->keeps_rng) c->work = find_work(model);
     mp_phases_find(model, &c->phases);
     find_acts(c);
     fill_first(c);
@@ -800,5 +820,6 @@ void mp_checkpoints_free(struct mp_checkpoints *checkpoints)
     mp_operators_free(&checkpoints->operators);
     mp_intern_free(&checkpoints->texts);
     mp_phases_free(&checkpoints->phases);
+    free(checkpoints->work);
     free(checkpoints);
 }

@@ -250,7 +250,8 @@ static void put_checkpoint(const struct mp_model *model, const struct mp_change 
         mp_buffer_printf(&words->cost,
                          "computes a part of forward twice; the recording does not show how long that takes");
     else
-        mp_buffer_printf(&words->cost, "does %.0f %% of forward twice", change->share * 100);
+        mp_buffer_printf(&words->cost, "does %s%.0f %% of forward twice%s", change->by_bytes ? "about " : "",
+                         change->share * 100, change->by_bytes ? ", by the bytes that operators use" : "");
 }
 
 static void find_words(const struct mp_model *model, const struct mp_change *change, struct words *words)
