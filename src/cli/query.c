@@ -1,5 +1,6 @@
 #include "cli/query.h"
 
+#include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -248,6 +249,35 @@ void mp_query_hold(struct mp_query *query, const struct mp_peak *peak)
     mp_held_causes_find(query->model, peak->track, peak->moment, &query->causes);
     query->view.holders = &query->holders;
     query->view.causes = &query->causes;
+}
+
+/* True for "run.4711.mp", where "run.mp" is asked for. `stem`: bytes before the ending. */
+static bool is_of_other(const char *name, const char *base, size_t stem)
+{
+    if (strncmp(name, base, stem) != 0 || name[stem] != '.') return false;
+    size_t digits = strspn(name + stem + 1, "0123456789");
+    return digits && !strcmp(name + stem + 1 + digits, base + stem);
+}
+
+void mp_query_note_others(const struct mp_query *query, const char *command)
+{
+    const char *path = query->view.path, *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+    size_t length = strlen(base), count = 0;
+    if (length < 4 || strcmp(base + length - 3, ".mp") != 0) return;
+    char *folder = slash ? mp_text_copy_part(path, (size_t)(base - path)) : NULL;
+    DIR *names = opendir(folder ? folder : ".");
+    for (struct dirent *entry; names && (entry = readdir(names));)
+        count += is_of_other(entry->d_name, base, length - 3);
+    if (names) closedir(names);
+    free(folder);
+    if (!count) return;
+    char shown[MP_SHOWN_ROOM];
+    int stem = (int)strlen(mp_shown_path(shown, path)) - 3;
+    const char *other = count == 1 ? "a recording of another process lies" : "recordings of other processes lie";
+    if (*shown == '\'') /* quoted */
+        mp_message("%s beside it", other);
+    else
+        mp_message("%s beside it; for all: memprof %s %s %.*s.*.mp", other, command, shown, stem, shown);
 }
 
 int mp_query_finish(struct mp_query *query, int status)

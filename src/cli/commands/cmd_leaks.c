@@ -50,7 +50,9 @@ static int judge(const struct mp_invocation *invocation, struct mp_suppressions 
     if (!status) {
         query.view.outstanding = mp_given(invocation, MP_OPT_OUTSTANDING);
         query.view.verbose = mp_given(invocation, MP_OPT_VERBOSE);
-        status = mp_query_finish(&query, find_leaks(&query, suppressions, &found));
+        status = find_leaks(&query, suppressions, &found);
+        mp_query_note_others(&query, "leaks");
+        status = mp_query_finish(&query, status);
         print_uses(suppressions);
     }
     return mp_query_found(invocation, found, status);

@@ -86,7 +86,9 @@ static int run_report(const struct mp_invocation *invocation)
     if (status) return status;
     if (!query.as_json && !mp_given(invocation, MP_OPT_LIMIT))
         query.view.limit = document ? TOP_IN_DOCUMENT : TOP_SITES;
-    return mp_query_finish(&query, write_report(&query));
+    status = write_report(&query);
+    mp_query_note_others(&query, "report");
+    return mp_query_finish(&query, status);
 }
 
 const struct mp_command mp_command_report = {

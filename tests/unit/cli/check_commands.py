@@ -217,6 +217,17 @@ class Commands(unittest.TestCase):
         self.assertEqual(self.json_of("plain --json")["peak"], report["peak"])
         self.check_fails("nosuch.mp", 1, "nosuch.mp", "No such file")
 
+    def test_files_of_one_command_are_named(self):
+        """What is said of a process is not said of those that it started."""
+        for name in ("apart/a.mp", "apart/a.4711.mp", "apart/a.old.mp", "apart/ab.12.mp", "apart/b.mp"):
+            (self.folder / name).parent.mkdir(exist_ok=True)
+            shutil.copy(self.folder / "train.mp", self.folder / name)
+        for command in ("leaks", "report"):
+            said = self.run_in(f"{command} apart/a.mp").stderr.decode()
+            self.assertIn(f"a recording of another process lies beside it; for all: memprof {command} apart/a.mp apart/a.*.mp", said)
+            for name in ("apart/b.mp", "apart/a.4711.mp"):
+                self.assertNotIn("beside it", self.run_in(f"{command} {name}").stderr.decode())
+
     def test_report_holds_the_others(self):
         report = self.json_of("report train.mp --json")
         for part in ("info", "peak", "leaks", "steps", "frag"):
