@@ -10,6 +10,7 @@
 #include "output/report/columns.h"
 #include "output/report/coverage.h"
 #include "output/report/site_rows.h"
+#include "output/report/tensor_rows.h"
 
 static const char *const sense_words[] = {[MP_PROFILE_PEAK] = "at the peak",
                                           [MP_PROFILE_OUTSTANDING] = "outstanding",

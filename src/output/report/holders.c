@@ -6,7 +6,7 @@
 #include "model/stack.h"
 #include "output/report/columns.h"
 #include "output/report/coverage.h"
-#include "output/report/site_rows.h"
+#include "output/report/tensor_rows.h"
 
 #define SHOWN 3 /* most holders of a site in text */
 

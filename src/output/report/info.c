@@ -10,8 +10,8 @@
 #include "model/steps_infer.h"
 #include "output/report/columns.h"
 #include "output/report/coverage.h"
+#include "output/report/peak.h"
 #include "output/report/plan.h"
-#include "output/report/rounding.h"
 #include "output/report/view.h"
 
 static const char *const kinds[MP_CHUNK_KINDS] = {

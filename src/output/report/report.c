@@ -17,7 +17,6 @@
 #include "output/report/peak.h"
 #include "output/report/plan.h"
 #include "output/report/report.h"
-#include "output/report/rounding.h"
 #include "output/report/site_rows.h"
 #include "output/report/sites.h"
 #include "output/report/steps.h"

@@ -1,12 +1,10 @@
 #include <math.h>
 
-#include "analysis/categories/phases.h"
-#include "analysis/sites/site_tensors.h"
-#include "base/clock.h"
 #include "output/report/categories.h"
 #include "output/report/columns.h"
 #include "output/report/holders.h"
 #include "output/report/site_rows.h"
+#include "output/report/tensor_rows.h"
 
 /* Bits of columns. */
 enum {
@@ -18,12 +16,10 @@ enum {
     WHOLE = 32,
     MODULES = 64,
     LINES = 128,
-    HELD = 256,
-    AT_MOMENT = 512
+    HELD = 256
 };
 
 #define HOLDERS_SHOWN 2
-#define IDLE_SHOWN_NS (100 * MP_NS_PER_MS) /* shorter times say little */
 
 struct table {
     const struct mp_model *model;
@@ -147,53 +143,10 @@ static void put_metadata(struct mp_json *json, const char *key, const void *of, 
                           .model = table->model, .flat = true));
 }
 
-static const char *group_text(const struct table *table, uint32_t id)
-{
-    return id == MP_NONE ? NULL : mp_intern_get(&table->sites->groups, id, NULL);
-}
-
-#define TENSOR(member) MP_MEMBER(struct mp_site_tensor, member)
-
-MP_GETTER(get_dtype, struct mp_site_tensor, it, value->text = group_text(of, it->dtype))
-MP_GETTER(get_shape, struct mp_site_tensor, it, value->text = group_text(of, it->shape))
-
-static const struct mp_column tensor_columns[] = {
-    {NULL, "dtype", MP_NAME, .get = get_dtype},
-    {NULL, "shape", MP_NAME, .get = get_shape},
-    {NULL, "operator", MP_STRING_OR_NONE, TENSOR(operator)},
-    {NULL, "phase", MP_WORD, TENSOR(phase), .word = mp_phase_name},
-    {NULL, "saved_for", MP_STRING_OR_NONE, TENSOR(saved)},
-    {NULL, "bytes", MP_BYTES, TENSOR(bytes)},
-    {NULL, "blocks", MP_COUNT, TENSOR(blocks)},
-    {NULL, "idle_ns", MP_DURATION, TENSOR(idle_ns), .only = AT_MOMENT},
-    {NULL, "read_again_ns", MP_DURATION, TENSOR(again_ns), .only = AT_MOMENT},
-    {NULL, "until_ns", MP_DURATION, TENSOR(until_ns), .only = AT_MOMENT},
-    {NULL, "never_read_again_bytes", MP_BYTES, TENSOR(never_bytes), .only = AT_MOMENT},
-    {NULL},
-};
-
-/* Writes the tensors in a site's blocks, the largest share first. `never`: bits of columns that do not apply. */
-static void put_tensors_of(struct mp_json *json, const char *key, const struct table *table, const struct mp_site *site,
-                           unsigned never)
-{
-    if (!site->tensor_count) return;
-    mp_rows_json(json, key,
-                 &MP_ROWS(tensor_columns, table->sites->tensors.at + site->first_tensor, site->tensor_count,
-                          .of = table, .model = table->model, .flat = true, .never = never));
-}
-
 static void put_tensors(struct mp_json *json, const char *key, const void *of, const void *row)
 {
-    put_tensors_of(json, key, of, row, 0);
-}
-
-void mp_stack_tensors_json(struct mp_json *json, const char *key, const struct mp_model *model, uint16_t track,
-                           uint32_t stack)
-{
-    struct mp_sites sites;
-    mp_stack_tensors_find(model, track, stack, &sites);
-    put_tensors_of(json, key, &(const struct table){model, &sites, NULL}, sites.at, AT_MOMENT);
-    mp_sites_free(&sites);
+    const struct table *table = of;
+    mp_site_tensors_json(json, key, table->model, table->sites, row);
 }
 
 const struct mp_holders_site *mp_site_held(const struct mp_site_view *view, const struct mp_site *site)
@@ -253,47 +206,6 @@ static void freed_row(struct mp_table *table, unsigned columns, const struct mp_
     mp_buffer_free(&out);
 }
 
-/* When a tensor is used, seen from the moment: "; not read for 1.2 s, never again". */
-static void put_idle(struct mp_buffer *out, const struct mp_site_tensor *tensor)
-{
-    if (tensor->idle_ns >= IDLE_SHOWN_NS) mp_buffer_printf(out, "; not read for %s", mp_time(tensor->idle_ns));
-    if (tensor->never_blocks == tensor->blocks)
-        mp_buffer_printf(out, "%s never again", tensor->idle_ns >= IDLE_SHOWN_NS ? "," : "; read");
-    else if (tensor->idle_ns >= IDLE_SHOWN_NS && tensor->again_ns != MP_BYTES_UNKNOWN)
-        mp_buffer_printf(out, ", again after %s", mp_time(tensor->again_ns));
-    if (tensor->never_blocks && tensor->never_blocks < tensor->blocks)
-        mp_buffer_printf(out, "; %s never read again", mp_bytes(tensor->never_bytes));
-}
-
-/* Adds the row "float32 [8, 128..256] of addmm; saved for ReluBackward0; not read for 1.2 s, again after 0.3 s". */
-static void tensor_row(struct mp_table *table, unsigned columns, const struct table *shown, const struct mp_site *site,
-                       bool at_moment)
-{
-    if (!site->tensor_count) return;
-    const struct mp_site_tensor *most = &shown->sites->tensors.at[site->first_tensor];
-    const char *name = mp_model_text(shown->model, most->operator);
-    struct mp_buffer out = {0};
-    if (most->dtype != MP_NONE)
-        mp_buffer_printf(&out, "%s %s", group_text(shown, most->dtype), group_text(shown, most->shape));
-    if (*name) mp_buffer_printf(&out, "%s%s", out.size ? " of " : "room of ", name);
-    if (most->blocks < site->blocks) mp_buffer_printf(&out, ", %s of its blocks", mp_count(most->blocks));
-    if (most->saved) mp_buffer_printf(&out, "; saved for %s", mp_model_text(shown->model, most->saved));
-    if (at_moment) put_idle(&out, most);
-    mp_table_skip(table, columns);
-    mp_table_wide(table, MP_DIM, "%.*s", (int)out.size, (const char *)out.data);
-    mp_table_end_row(table);
-    mp_buffer_free(&out);
-}
-
-void mp_stack_tensor_row(struct mp_table *table, unsigned columns, const struct mp_model *model, uint16_t track,
-                         uint32_t stack)
-{
-    struct mp_sites sites;
-    mp_stack_tensors_find(model, track, stack, &sites);
-    tensor_row(table, columns, &(const struct table){model, &sites, NULL}, sites.at, false);
-    mp_sites_free(&sites);
-}
-
 #define METADATA_SHOWN 3
 #define METADATA_BYTES 100
 
@@ -329,7 +241,7 @@ static void put_below(struct mp_table *table, unsigned columns, const void *of, 
 {
     const struct table *shown = of;
     bool lines = shown->view->lines;
-    tensor_row(table, columns, shown, row, true);
+    mp_site_tensor_row(table, columns, shown->model, shown->sites, row);
     if (!lines) freed_row(table, columns, shown->model, shown->sites, row);
     if (!lines) metadata_row(table, columns, shown->model, shown->sites, row);
     const struct mp_holders_site *held = mp_site_held(shown->view, row);

@@ -23,10 +23,3 @@ uint64_t mp_error_bytes(double standard_error);
 /* An array of sites under `key`. */
 void mp_sites_json(struct mp_json *json, const char *key, const struct mp_model *model, const struct mp_sites *sites,
                    const struct mp_site_view *view);
-
-/* The tensors in all blocks of a stack (analysis/sites/site_tensors.h), if the recording has the log of operators: a
- * row "float32 [8, 128] of addmm", and an array. */
-void mp_stack_tensor_row(struct mp_table *table, unsigned columns, const struct mp_model *model, uint16_t track,
-                         uint32_t stack);
-void mp_stack_tensors_json(struct mp_json *json, const char *key, const struct mp_model *model, uint16_t track,
-                           uint32_t stack);

@@ -8,7 +8,6 @@
 #include "base/units.h"
 #include "model/stack_facts.h"
 #include "model/track.h"
-#include "output/report/categories.h"
 
 static bool is_word(char c)
 {
