@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/sites/sites.h"
+#include "analysis/sites/site_shares.h"
 #include "model/module_path.h"
 #include "model/spans.h"
 #include "model/stack.h"

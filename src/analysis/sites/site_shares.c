@@ -1,4 +1,4 @@
-#include "analysis/sites/sites.h"
+#include "analysis/sites/site_shares.h"
 
 #include <stdlib.h>
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "analysis/sites/growth.h"
+#include "analysis/sites/site_shares.h"
 #include "analysis/sites/site_tensors.h"
 #include "base/map.h"
 #include "base/order.h"

@@ -9,6 +9,7 @@
 #include "analysis/categories/phases.h"
 #include "analysis/sites/growth.h"
 #include "analysis/sites/placement.h"
+#include "analysis/sites/site_shares.h"
 #include "analysis/sites/sites.h"
 #include "base/buffer.h"
 #include "base/clock.h"
