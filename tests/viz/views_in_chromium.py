@@ -457,9 +457,9 @@ class TensorTest(ViewTest):
         self.view("v=sites")
         block = self.js("""const { page: { track }, recording: { words } } = window.memprof;
             return [...Array(track.blocks.count).keys()].find((id) => words[track.tensor(id)] === arguments[0])""",
-                        "float32 [8, 128] of gelu")
+                        "float32 [8, 128] of gelu in forward, saved for MmBackward0")
         self.view(f"b={block}")
-        self.assertIn("float32 [8, 128] of gelu", self.text("#block"))
+        self.assertIn("float32 [8, 128] of gelu in forward, saved for MmBackward0", self.text("#block"))
         self.assertIn("then idle for", self.text("#block"))
         self.assertIn("hatched", self.text(".legend"))
         differing = """const { timeline: t } = window.memprof.page, draw = () => { t.paint(); return t.image.data.slice(); };
