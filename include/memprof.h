@@ -82,7 +82,9 @@ struct memprof_api_v1 {
     /* The recorder calls `ask` between two instructions of the main thread when such a look is due. Returns the
      * milliseconds that a look at steps or at the end may take; 0: the user did not ask for looks at steps. */
     int (*holder_ask)(int (*ask)(void *), void *context);
-    unsigned (*holder_due)(void);              /* milliseconds for the look that `ask` was called for; 0: none is due */
+    /* Milliseconds for the look that `ask` was called for; 0: none is due. With the highest bit, the look walks only the
+     * program's own names. */
+    unsigned (*holder_due)(void);
     void (*call_begins)(const char *function); /* of --step-at; after the first, Python reports each call */
     void (*holder_wakes)(int yes);             /* 1: SIGURG now calls `ask` and nothing else; 0: no more */
     int (*operators)(void *layout);            /* struct mp_torch_layout (src/capture/torch/operators.h) */

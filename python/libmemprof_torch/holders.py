@@ -97,18 +97,19 @@ class _Climb:
 class Look:
     """One look. `blocks` by address of storages is filled; `complete` says whether the look saw everything, `notes`
     what it left out. `wanted`: addresses of storages; None: all. `last`: frames that may have returned. `under`: (name,
-    object) of the only roots; None: the whole program's."""
+    object) of the only roots; None: the whole program's. `is_short`: walks the program's own names only, and neither
+    lists Python's objects nor climbs from tensors."""
 
     def __init__(self, torch, wanted=None, budget_ns=BUDGET_NS, saved=None, objects_most=OBJECTS_MOST, last=(),
-                 sees_views=True, census=None, under=None):
+                 sees_views=True, census=None, under=None, is_short=False):
         self.torch = torch
         self.base = getattr(torch._C, "TensorBase", None) or torch._C._TensorBase
         self._storage_of = getattr(torch._C, "_data_address", None)  # leaves copy-on-write as it is
         self._wanted = set(wanted) if wanted is not None else None
         self._saved = saved  # SavedHooks
         self._budget_ns, self._objects_most, self._last = budget_ns, objects_most, last
-        self._under = under
-        self._sees_views = sees_views  # PyTorch lets other threads run while views are asked for their storages
+        self._under, self.is_short = under, is_short
+        self._sees_views = sees_views and not is_short  # PyTorch lets other threads run while views are asked for their storages
         self.blocks, self.notes = {}, []
         self._census, self.counted = census, []  # holders_census.Census; (name, value) of what it counted
         self.complete, self._stop = True, None
@@ -149,7 +150,7 @@ class Look:
         self._hooked = None  # nodes by the addresses of their hooks, where those were asked for
         self._marker = []  # the youngest object there is: what Python lists behind it was made later
         begun = self._spent()
-        self._objects = gc.get_objects() if self._under is None else self._all_under()
+        self._objects = [] if self.is_short else gc.get_objects() if self._under is None else self._all_under()
         self._referrers_ns = 2 * (self._spent() - begun)  # one call that looks through all of them
         self._frames.read()
         self._kinds = {}
@@ -161,8 +162,11 @@ class Look:
         if not self._may_read_graph:
             self.miss("a backward pass is running, so graphs were not looked at")
         tiers = self._roots()
+        if self.is_short:
+            self.miss("to take little of the program's time, the look walked only the program's own names")
+            del tiers[1:]
         for number, groups in enumerate(tiers):
-            if not self._left or not self._walk(groups, number == 0):
+            if not self._left and not self.is_short or not self._walk(groups, number == 0):
                 break
         del tiers, groups
         self._frames.forget()
@@ -171,17 +175,24 @@ class Look:
             dead = None
             self._climb()
         if self._stop:
-            self.miss(f"the look was {self._stop} ({self._budget_ns // 1_000_000} ms): {len(self._order)} of some "
-                       f"{len(self._objects)} objects")
+            of_some = f" of some {len(self._objects)}" if self._objects else ""
+            self.miss(f"the look was {self._stop} ({self._budget_ns // 1_000_000} ms): {len(self._order)}{of_some} objects")
         self._until = self._budget_ns * NAME_PERCENT // 100
         found = self._names.holders(self.blocks.values())
-        self._find_immortal(found)
-        if self._spent() < self._budget_ns:
-            self._idle.mark(found)
+        if not self.is_short:
+            self._find_immortal(found)
+            if self._spent() < self._budget_ns:
+                self._idle.mark(found)
         self._find_lines(found)
         if self._census and self._spent() < self._budget_ns:
-            self.counted = list(self._census.take(self, collections.Counter(map(type, self._objects))))
+            self.counted = list(self._census.take(self, self._kinds_to_count()))
         return found
+
+    def _kinds_to_count(self):
+        """The first look counts all objects, even if it is short: growth needs a begin."""
+        if self.is_short and not self._census.is_new():
+            return None
+        return collections.Counter(map(type, self._objects or gc.get_objects()))
 
     def reached(self):
         """The objects that the walk has met, by place."""
@@ -311,7 +322,7 @@ class Look:
     def is_listed(self, found):
         """True if the object is in the list of all objects, which is one more reference to it. The list is from the
         begin of the look, so objects made later are not in it."""
-        if not gc.is_tracked(found):
+        if self.is_short or not gc.is_tracked(found):
             return False
         if self._made is None:
             self._made = (self._made_since(),)
@@ -528,7 +539,7 @@ class Look:
         """Tiers of groups of (object, edge): the program's own first, then other packages', then Python's and torch's
         own. A group waits for the previous one: an object that a function passes on or names again belongs to the
         caller that owns it."""
-        tiers = ([[]], [[]], [[]])
+        tiers = [[[]], [[]], [[]]]
         modules = naming.modules()
         for name, module, namespace, tier in modules:  # never met by the way: each is named at its own turn
             self._seen[id(module)] = self._seen[id(namespace)] = -1
@@ -554,13 +565,20 @@ class Look:
         own.extend((value, Edge("global", key)) for key, value in naming.of_a_worker())
         own.extend((value, Edge("global", f"{name}.get()")) for name, value in naming.context_variables())
         for name, module, namespace, tier in modules:
-            if name != "__main__" and not name.startswith(OURS):
-                tiers[tier][0].extend((value, Edge("global", f"{name}.{key}"))
-                                      for key, value in dict.items(namespace) if type(key) is str)
+            if name != "__main__" and not name.startswith(OURS) and tier == 0:
+                own.extend(self._names_of(name, namespace))
+        for tier in (1, 2):  # not read before their turn: two thousand modules have ninety thousand names
+            of_tier = [each for each in modules if each[3] == tier and not each[0].startswith(OURS)]
+            names = (self._names_of(name, namespace) for name, _, namespace, _ in of_tier)
+            tiers[tier][0] = itertools.chain(tiers[tier][0], itertools.chain.from_iterable(names))
         rest.extend((value, Edge("global", key)) for key, value in naming.handled_exceptions())
         rest.extend((value, Edge("global", f"sys.{name}")) for name, value in naming.last_errors())
         tiers[0].append(rest)
         return tiers
+
+    @staticmethod
+    def _names_of(name, namespace):
+        return [(value, Edge("global", f"{name}.{key}")) for key, value in dict.items(namespace) if type(key) is str]
 
     def _add(self, found, parent, edge):
         self._seen[id(found)] = len(self._order)

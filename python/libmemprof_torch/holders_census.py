@@ -19,15 +19,24 @@ class Census:
         self._first, self._classes, self._paths = None, {}, {}  # by class: the count at the first look; names that were told
 
     def take(self, look, kinds):
-        """(name of a counter, value). `kinds`: how many objects of each class there are."""
+        """(name of a counter, value). `kinds`: how many objects of each class there are; None: they were not counted."""
+        if kinds is None:
+            yield from self._lengths(look)
+            return
         first, self._first = self._first, self._first or {naming.full_name(cls): count for cls, count in kinds.items()}
         grown = sorted(kinds.items(), reverse=True,
                        key=lambda each: each[1] - (first.get(naming.full_name(each[0]), 0) if first else 0))
         now = {naming.full_name(cls): count for cls, count in kinds.items()}
         self._keep(self._classes, [naming.full_name(cls) for cls, _ in grown[:CLASSES_FIRST]], CLASSES_MOST)
+        yield from self._lengths(look)
+        yield from ((f"python/objects/{name}", min(now.get(name, 0), VALUE_MOST)) for name in self._classes)
+
+    def is_new(self):
+        return self._first is None
+
+    def _lengths(self, look):
         entries = dict(self._longest(look))
         self._keep(self._paths, entries, PATHS_MOST)
-        yield from ((f"python/objects/{name}", min(now.get(name, 0), VALUE_MOST)) for name in self._classes)
         yield from ((f"python/entries/{path}", min(entries[path], VALUE_MOST)) for path in self._paths if path in entries)
 
     @staticmethod

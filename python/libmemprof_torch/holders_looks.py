@@ -6,6 +6,7 @@ holders.py does the work.
 
 import array
 import atexit
+import contextlib
 import ctypes
 import gc
 import multiprocessing.util
@@ -23,6 +24,8 @@ KINDS = ("none", "list", "dict", "attribute", "closure", "local", "default", "ho
          "thread", "native", "unknown")  # enum mp_holder_kind (src/base/words.h)
 END_OF_PLAN_NS = 60_000_000_000  # a plan's last look should see everything
 END_NS = 2_000_000_000  # with --holders without --budget: nobody waits for the end of a program as for one of its steps
+END_PERCENT = 5  # of the time that the program ran: its last look without --holders, from BUDGET_NS to END_NS
+SHORT = 1 << 31  # MP_HOLDERS_SHORT (src/wire/config.h)
 BLOCKS_MOST = 50_000  # that are told of one look
 CHILD_OBJECTS_MOST = 300_000  # that a look in a forked child visits: they are the parent's until they are touched
 PUT_OFF_MOST = 8
@@ -32,6 +35,8 @@ ASK_MOST = 10  # times that a recorder which is late is asked how much lives
 def start(api, torch):
     looks = Looks(api, torch)
     atexit.register(looks.look_at_the_end)
+    with contextlib.suppress(AttributeError, RuntimeError):
+        threading._register_atexit(looks.look_where_threads_go_on)
     looks.look_where_a_child_ends()
     multiprocessing.util.register_after_fork(looks, Looks.look_where_a_child_ends)
     ask = _Ask(looks)
@@ -108,9 +113,10 @@ class Looks:
         self.see_who_is_woken()
         self._note_last_frames()
         if self._may_look() and not self._puts_off() and self._has_reason():
-            budget_ns = self._api["holder_due"]() * 1_000_000
+            due = self._api["holder_due"]()
+            is_short, budget_ns = bool(due & SHORT), (due & ~SHORT) * 1_000_000
             if budget_ns:  # less than usual: whoever asks has said so
-                self._look(max(budget_ns, self._more_ns() if budget_ns >= holders.BUDGET_NS else 0))
+                self._look(max(budget_ns, self._more_ns() if budget_ns >= holders.BUDGET_NS and not is_short else 0), is_short)
 
     def _is_usual(self):
         """--budget was not given."""
@@ -121,8 +127,17 @@ class Looks:
         ran_ns = time.monotonic_ns() - self._began_ns
         return min(END_NS, ran_ns // 100) if self._was_short and self._is_usual() else 0
 
+    def look_where_threads_go_on(self):
+        """Python waits for threads before it calls atexit. A thread may wait until an object that main() made is freed,
+        so the frames of the last calls must not keep it then."""
+        if self._last.frames() and any(each.is_alive() and not each.daemon for each in threading.enumerate()
+                                       if each is not threading.main_thread()):
+            if not self._is_forked() and self._may_look():
+                self._look(self._end_ns())
+            self._last.forget()
+
     def _note_last_frames(self):
-        if self.at_steps and not self._is_forked() and threading.current_thread() is threading.main_thread():
+        if not self._is_forked() and threading.current_thread() is threading.main_thread():
             self._last.note(sys._getframe())
 
     def _puts_off(self):
@@ -141,11 +156,17 @@ class Looks:
         if not self._ended and self._may_look():
             self._ended = True
             if self._has_reason():
-                due_ns = self._api["holder_due"]() * 1_000_000
-                self._look(END_OF_PLAN_NS if self._in_plan and not self._is_forked() else
-                           max(due_ns, END_NS) if self.at_steps and self._is_usual() else due_ns or self.budget_ns)
+                self._look(self._end_ns())
                 self._last.forget()
             loaders.end()
+
+    def _end_ns(self):
+        due_ns = (self._api["holder_due"]() & ~SHORT) * 1_000_000
+        if self._in_plan and not self._is_forked():
+            return END_OF_PLAN_NS
+        if self.at_steps or self._is_forked():
+            return max(due_ns, END_NS) if self.at_steps and self._is_usual() else due_ns or self.budget_ns
+        return max(self.budget_ns, min(END_NS, (time.monotonic_ns() - self._began_ns) * END_PERCENT // 100))
 
     def _is_forked(self):
         return os.getpid() != self._began_in
@@ -172,7 +193,7 @@ class Looks:
     def _may_look(self):
         return not self._looking and not self._off and self._api["active"]() and self._mode() is None
 
-    def _look(self, budget_ns):
+    def _look(self, budget_ns, is_short=False):
         self._looking = True
         was_on = gc.isenabled()
         gc.disable()  # what the look found lives until the recorder has been told
@@ -183,7 +204,7 @@ class Looks:
             under = list(holders_names.of_a_worker()) if self._is_forked() and not self.at_steps else None
             self._tell(holders.Look(self._torch, budget_ns=budget_ns, saved=self._saved, objects_most=most,
                                     last=self._last.frames(), sees_views=not stopped, census=None if under else self._census,
-                                    under=under))
+                                    under=under, is_short=is_short))
         except TROUBLE as trouble:
             if is_of_signal(trouble):
                 raise
@@ -219,7 +240,7 @@ class Looks:
                      _encoded(holder.path), _encoded(holder.file or ""), holder.line)
         for name, value in look.counted:
             tell(None, 0, KINDS.index("unknown"), 0, _encoded(name), b"", value)
-        self._was_short = not look.complete
+        self._was_short = not look.complete and not look.is_short
         tell(None, 0, 0, int(look.complete), _encoded("; ".join(look.notes)), b"", 0)
 
 

@@ -100,3 +100,10 @@ uint64_t mp_clock_realtime_ns(void)
 {
     return ns_of(CLOCK_REALTIME);
 }
+
+uint64_t mp_clock_thread_ns(void)
+{
+    struct timespec now = {0};
+    (void)by_system_call(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (uint64_t)now.tv_sec * MP_NS_PER_SECOND + (uint64_t)now.tv_nsec;
+}

@@ -15,3 +15,6 @@ void mp_clock_spare_counter(void);
 
 /* The clock of other tools' traces. It is recorded only together with the monotonic clock. */
 uint64_t mp_clock_realtime_ns(void);
+
+/* The time that the calling thread has computed, which a busy machine does not change. */
+uint64_t mp_clock_thread_ns(void);

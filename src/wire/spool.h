@@ -161,7 +161,7 @@ struct mp_spool_snapshot_answer {
 struct mp_spool_look {
     _Atomic uint32_t asked;     /* number of the request; 0: none. The collector withdraws a request that was not begun
                                  * in time */
-    _Atomic uint32_t budget_ms; /* the most time that the look may take */
+    _Atomic uint32_t budget_ms; /* the most time that the look may take; MP_HOLDERS_SHORT: short if time is short */
 };
 
 struct mp_spool_header {

@@ -49,7 +49,7 @@ print(hashlib.sha256(torch.randn(100).numpy().tobytes() + repr([float(each) for 
 
 # What one step keeps: four sites' blocks on one graph. `keeper` keeps it by another way each time.
 KEPT_GRAPH = """
-import torch
+import gc, torch
 parameter = torch.randn(64, 64, requires_grad=True)
 optimizer = torch.optim.SGD([parameter], 1e-3)
 {keeper}
@@ -57,6 +57,7 @@ def forward(x):
     hidden = torch.tanh(x @ parameter)
     gate = torch.exp(hidden).tanh()  # two sites in one line
     return torch.sigmoid(gate * hidden)
+gc.disable()  # the objects of a look may make a collection due
 for step in range(30):
     out = forward(torch.randn(128, 64))
     keep(out)
@@ -268,6 +269,26 @@ if __name__ == "__main__":
     sys.exit(main())
 """
 
+# Python ends a script only after this thread, which waits until main()'s object is freed.
+WAITS = """
+import threading, torch
+
+class Kept:
+    def __init__(self):
+        self.tensors, self.freed = [torch.ones(1000) for _ in range(50)], threading.Event()
+        threading.Thread(target=self.freed.wait).start()
+    def __del__(self):
+        print("freed", flush=True)
+        self.freed.set()
+
+def main():
+    kept = Kept()
+    for _ in range(500):
+        torch.ones(10)
+
+main()
+"""
+
 # Each micro-batch's output keeps its graph until the end of the step: the checkpoint's saved input and its gradient.
 MICRO_BATCHES = """
 import torch
@@ -444,6 +465,18 @@ class Recorded(harness.TestCase):
         self.assertEqual(found["run().losses[*]"]["blocks"], 5)
         self.assertEqual(found["run().losses[*]"]["kind"], "local")
         self.assertGreater(found["burst().batches[*]"]["bytes"], 40 << 20)
+        path, _ = self.record(program)
+        found = {holder["path"]: holder["blocks"] for holder in self.holders_of(path)[0]}
+        self.assertEqual(found, {"main().kept[*]": 12})
+
+    def test_a_thread_that_waits_for_an_object_of_main_ends(self):
+        program = self.folder / "waits.py"
+        program.write_text(WAITS)
+        for options in ([], ["--holders"]):
+            path, said = self.record(program, options=options)
+            self.assertEqual(said, "freed\n")
+            self.assertEqual([holder["path"] for holder in self.holders_of(path)[0] if holder["blocks"] == 50],
+                             ["main().kept.tensors[*]"])
 
     def held_at_the_peak(self, text):
         program = self.folder / "program.py"

@@ -541,6 +541,32 @@ def test_a_short_budget_says_how_far_it_got():
     root = None
 
 
+def test_a_short_look_walks_the_programs_own_names_alone():
+    global root
+    others = type(sys)("mp_others")
+    others.__file__ = "/usr/lib/python3/site-packages/mp_others.py"
+    others.kept, root = torch.ones(3), [torch.zeros(5), torch.ones(2, requires_grad=True) * 3]
+    wanted = {root[0].data_ptr(): "root[0]", root[1].data_ptr(): "root[1]"}
+    cycle = [torch.zeros(7)]
+    cycle.append(cycle)
+    cycle, sys.modules["mp_others"], real = None, others, gc.get_objects
+    gc.get_objects = lambda *_: called.append("listed") or []
+    try:
+        looked = holders.Look(torch, None, 20_000_000_000, saved, is_short=True)
+        found = {address: each for each in looked.run() for address in each.addresses}
+    finally:
+        gc.get_objects = real
+        del sys.modules["mp_others"]
+    held(not called, called)
+    held(wanted.keys() <= found.keys())
+    held(all(found[address].path.startswith("root[") and found[address].certain for address in wanted))
+    held(others.kept.data_ptr() not in found)
+    held(not any("cycle" in each.path for each in found.values()))
+    held(not looked.complete and len(looked.notes) == 1 and "only the program's own names" in looked.notes[0], looked.notes)
+    root = None
+    gc.collect()
+
+
 def test_many_cycles_take_no_more_looks_at_all_objects_than_one():
     def calls_for(count):
         addresses = []

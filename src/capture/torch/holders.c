@@ -15,21 +15,53 @@
 #define FIRST_STEPS    8 /* fewer steps do not show a leak */
 #define ASKED_EVERY_NS (100 * MP_NS_PER_MS)
 #define FIRST_BLOCKS   32
-#define REST           2 /* a rest of twice a look's longest time follows each look for a number of blocks */
 #define GROWN          8 /* a peak higher by 1/GROWN than the one before makes a look due */
 #define PEAK_LEAST     (1 << 20)
-/* A rest of so many times a look's real time follows before another one for a peak: 1 % of a run, and 10 % of a plan,
+/* All looks at steps, blocks and peaks together take at most 1/SHARE of the time: 1 % of a run, and 10 % of a plan,
  * whose time is not the user's. */
-#define REST_OF_RUN  100
-#define REST_OF_PLAN 9
+#define SHARE_OF_RUN  100
+#define SHARE_OF_PLAN 10
+/* A program that has run for less is taken for one of 10 s, so its looks may take 0.1 s. */
+#define SHARED_LEAST_NS (10 * MP_NS_PER_SECOND)
 
 static struct mp_asker asker;
 static _Atomic uint32_t steps, ooms;
+static atomic_bool step_due, oom_due;
 static _Atomic int64_t blocks, next_blocks = FIRST_BLOCKS, live_bytes, next_peak = PEAK_LEAST;
-static _Atomic uint64_t look_began_ns, next_for_peak_ns;
+/* When the shim began. Of the thread's own time: the begin of the last look, the sum of all, and the last whole and
+ * short one. */
+static _Atomic uint64_t began_ns, look_began_ns, spent_ns, took_ns[2];
+static atomic_bool is_short; /* the running look is */
 
 _Atomic uint32_t mp_holders_taken;
 atomic_bool mp_holders_wanted;
+
+/* False if the user chose --budget: looks then come as often as steps and blocks make them due. */
+static bool has_share(void)
+{
+    return mp_session.config.holders_ms == (*mp_session.config.plan ? MP_HOLDERS_MS_MOST : MP_HOLDERS_MS);
+}
+
+/* True if another look of so many nanoseconds keeps all looks within their share. */
+static bool fits_share(uint64_t ns)
+{
+    uint64_t share = *mp_session.config.plan ? SHARE_OF_PLAN : SHARE_OF_RUN;
+    uint64_t ran = mp_clock_monotonic_ns() - atomic_load(&began_ns);
+    return (atomic_load(&spent_ns) + ns) * share <= (ran > SHARED_LEAST_NS ? ran : SHARED_LEAST_NS);
+}
+
+/* A short look walks only the program's own names, in some milliseconds. A whole one also lists all of Python's
+ * objects, which takes 0.2 s after `import torch`. The first look is always made. */
+static bool may_look_shortly(void)
+{
+    return !atomic_load(&spent_ns) || fits_share(atomic_load(&took_ns[true]));
+}
+
+static bool may_look_wholly(void)
+{
+    uint64_t took = atomic_load(&took_ns[false]);
+    return !has_share() || fits_share(took ? took : MP_HOLDERS_MS * MP_NS_PER_MS);
+}
 
 /* Records one row in a hook of its own, which waits if the ring is full, as for any event. */
 static void record_one(uint64_t address, const struct mp_record *row)
@@ -70,14 +102,16 @@ void mp_holders_record(const uint64_t *addresses, size_t count, int kind, int ce
     if (count) return;
     record_one(0, &row);
     if (counted) return;
-    uint64_t now = mp_clock_monotonic_ns(), rest = *mp_session.config.plan ? REST_OF_PLAN : REST_OF_RUN;
-    atomic_store(&next_for_peak_ns, now + rest * (now - atomic_load(&look_began_ns)));
+    uint64_t took = mp_clock_thread_ns() - atomic_load(&look_began_ns);
+    atomic_fetch_add(&spent_ns, took);
+    atomic_store(&took_ns[atomic_load(&is_short)], took);
     /* Stored last, so that the collector sees this number only after all rows. */
     if (mp_session_recording()) atomic_store(&mp_session.header->look_ended, atomic_load(&mp_holders_taken));
 }
 
 int mp_holders_ask(int (*ask)(void *), void *context)
 {
+    atomic_store(&began_ns, mp_clock_monotonic_ns());
     mp_asker_set(&asker, ask, context);
     bool at_steps = mp_session_recording() && mp_session.config.holders;
     return at_steps ? (int)mp_session.config.holders_ms : 0;
@@ -142,16 +176,22 @@ void mp_holders_wakes(int yes)
 unsigned mp_holders_due(void)
 {
     if (!mp_session_recording()) return 0;
-    bool wanted = atomic_exchange(&mp_holders_wanted, false);
-    atomic_store(&look_began_ns, mp_clock_monotonic_ns());
+    bool wanted = atomic_exchange(&mp_holders_wanted, false), whole = atomic_exchange(&oom_due, false);
+    atomic_store(&look_began_ns, mp_clock_thread_ns());
     const struct mp_spool_look *look = &mp_session.header->look;
     uint32_t asked = atomic_load(&look->asked), budget = atomic_load(&look->budget_ms);
+    bool spares = budget & MP_HOLDERS_SHORT;
+    budget &= ~MP_HOLDERS_SHORT;
     if (asked && asked != atomic_load(&mp_holders_taken)) {
         atomic_store(&mp_holders_taken, asked);
         atomic_store(&mp_session.header->look_begun, asked);
-        return budget && budget <= MP_HOLDERS_MS_MOST ? budget : MP_HOLDERS_MS;
-    }
-    return wanted ? mp_session.config.holders_ms : 0;
+        whole |= !spares;
+        wanted = true;
+        if (!budget || budget > MP_HOLDERS_MS_MOST) budget = MP_HOLDERS_MS;
+    } else
+        budget = mp_session.config.holders_ms;
+    atomic_store(&is_short, !whole && !may_look_wholly());
+    return !wanted ? 0 : atomic_load(&is_short) ? budget | MP_HOLDERS_SHORT : budget;
 }
 
 void mp_holders_come_by(bool may_call_python)
@@ -163,7 +203,7 @@ void mp_holders_come_by(bool may_call_python)
     mp_asker_call_soon(&asker, may_call_python);
 }
 
-/* True at counts of 1, 2, 4, 8, ... from `first` on. All looks together then cost little more than the last one. */
+/* True at counts of 1, 2, 4, 8, ... from `first` on. */
 static bool is_time(_Atomic uint32_t *count, uint32_t first)
 {
     uint32_t now = atomic_fetch_add(count, 1) + 1;
@@ -174,7 +214,16 @@ void mp_holders_step(void)
 {
     if (!mp_session_recording()) return;
     uint32_t first = *mp_session.config.plan ? 1 : FIRST_STEPS; /* plans are short */
-    if (mp_session.config.holders && is_time(&steps, first)) atomic_store(&mp_holders_wanted, true);
+    if (is_time(&steps, first)) {
+        if (mp_session.config.holders)
+            atomic_store(&step_due, true);
+        else
+            mp_holders_come_by(true); /* as mp_holders_note() */
+    }
+    if (atomic_load(&step_due) && (!has_share() || may_look_shortly())) {
+        atomic_store(&step_due, false);
+        atomic_store(&mp_holders_wanted, true);
+    }
     mp_holders_pass_by(true);
 }
 
@@ -187,17 +236,16 @@ static void wake_main_thread(void)
         (void)mp_syscall(SYS_tgkill, process, process, SIGURG);
 }
 
-/* The bytes are higher than at any look, and a rest has passed since the last one. */
+/* The bytes are higher than at any look, and there is time for another one. */
 static bool is_new_peak(int64_t now)
 {
     int64_t next = atomic_load_explicit(&next_peak, memory_order_relaxed);
-    return now >= next && mp_clock_monotonic_ns() >= atomic_load(&next_for_peak_ns) &&
+    return now >= next && (has_share() ? may_look_shortly() : fits_share(atomic_load(&took_ns[false]))) &&
            atomic_compare_exchange_strong(&next_peak, &next, now + now / GROWN);
 }
 
 void mp_holders_count(int64_t bytes)
 {
-    static _Atomic uint64_t not_before;
     int change = bytes > 0 ? 1 : -1;
     int64_t live = atomic_fetch_add_explicit(&live_bytes, bytes, memory_order_relaxed) + bytes;
     int64_t now = atomic_fetch_add_explicit(&blocks, change, memory_order_relaxed) + change;
@@ -205,18 +253,28 @@ void mp_holders_count(int64_t bytes)
         atomic_store(&mp_holders_wanted, true);
         mp_holders_pass_by(false);
     }
-    if (now < atomic_load_explicit(&next_blocks, memory_order_relaxed) || atomic_load(&steps)) return;
-    uint64_t time = mp_clock_monotonic_ns(), begin = atomic_load(&not_before);
-    uint64_t end = time + (1 + REST) * mp_session.config.holders_ms * MP_NS_PER_MS;
-    if (time < begin || !atomic_compare_exchange_strong(&not_before, &begin, end)) return;
-    atomic_store(&next_blocks, 2 * now);
+    if (atomic_load_explicit(&steps, memory_order_relaxed)) return;
+    int64_t next = atomic_load_explicit(&next_blocks, memory_order_relaxed);
+    if (now < next || (has_share() && !may_look_shortly())) return;
+    if (!atomic_compare_exchange_strong(&next_blocks, &next, 2 * now)) return;
     atomic_store(&mp_holders_wanted, true);
     mp_holders_pass_by(false);
     wake_main_thread();
 }
 
+void mp_holders_note(bool may_call_python)
+{
+    static _Atomic uint32_t appeared; /* increments that two threads make at once may count as one */
+    uint32_t now = atomic_load_explicit(&appeared, memory_order_relaxed) + 1;
+    atomic_store_explicit(&appeared, now, memory_order_relaxed);
+    if (now >= FIRST_BLOCKS && !(now & (now - 1))) mp_holders_come_by(may_call_python);
+}
+
 void mp_holders_oom(void)
 {
-    if (is_time(&ooms, 1)) atomic_store(&mp_holders_wanted, true);
+    if (is_time(&ooms, 1)) {
+        atomic_store(&oom_due, true);
+        atomic_store(&mp_holders_wanted, true);
+    }
     mp_holders_pass_by(false);
 }

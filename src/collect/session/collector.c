@@ -713,8 +713,10 @@ static void serve_metrics(struct mp_collector *collector)
 static void look_where_suspected(struct mp_collector *collector, struct mp_collected *process)
 {
     uint32_t given = process->recording->config.holders_ms;
-    struct mp_wished_look wish = {
-        .budget_ms = given == MP_HOLDERS_MS ? MP_HOLDERS_MS_MOST : given, .file = -1, .connection = -1};
+    struct mp_wished_look wish = {.budget_ms = given == MP_HOLDERS_MS ? MP_HOLDERS_MS_MOST : given,
+                                  .may_be_short = true,
+                                  .file = -1,
+                                  .connection = -1};
     struct mp_error unused;
     if (mp_suspicion_round(&process->suspicion, process->recording))
         (void)mp_looks_ask(&collector->looks, process->recording, wish, &unused);

@@ -103,7 +103,7 @@ enum mp_status mp_looks_ask(struct mp_looks *looks, struct mp_recording *recordi
         if (wish.connection >= 0) close(wish.connection);
         return status;
     }
-    atomic_store(&spool->look.budget_ms, wish.budget_ms);
+    atomic_store(&spool->look.budget_ms, wish.budget_ms | (wish.may_be_short ? MP_HOLDERS_SHORT : 0));
     atomic_store(&spool->look.asked, wish.number);
     if (recording->config.holders) wake(recording);
     return MP_OK;

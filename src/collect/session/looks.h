@@ -20,6 +20,7 @@ struct mp_wished_look {
     uint32_t number;
     uint64_t asked_ns, began_ns; /* 0: the look has not begun */
     uint32_t budget_ms;
+    bool may_be_short; /* nobody waits, and looks are to keep to their share of the time */
     int file, connection; /* descriptors of the client that waits; -1: none */
     bool then_snapshot;   /* a snapshot is to follow, next to the recording */
 };
