@@ -28,8 +28,7 @@ static struct mp_asker asker;
 static _Atomic uint32_t steps, ooms;
 static atomic_bool step_due, oom_due;
 static _Atomic int64_t blocks, next_blocks = FIRST_BLOCKS, live_bytes, next_peak = PEAK_LEAST;
-/* When the shim began. Of the thread's own time: the begin of the last look, the sum of all, and the last whole and
- * short one. */
+/* When the shim began, and times of looks as the thread's own: when one began, all of them, the last of each kind. */
 static _Atomic uint64_t began_ns, look_began_ns, spent_ns, took_ns[2];
 static atomic_bool is_short; /* the running look is */
 
@@ -203,7 +202,7 @@ void mp_holders_come_by(bool may_call_python)
     mp_asker_call_soon(&asker, may_call_python);
 }
 
-/* True at counts of 1, 2, 4, 8, ... from `first` on. */
+/* True at powers of two from `first` on. */
 static bool is_time(_Atomic uint32_t *count, uint32_t first)
 {
     uint32_t now = atomic_fetch_add(count, 1) + 1;

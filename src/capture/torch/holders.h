@@ -19,16 +19,16 @@ int mp_holders_ask(int (*ask)(void *), void *context);
 unsigned mp_holders_due(void);
 void mp_holders_wakes(int yes);
 
-/* Called at a step event of the program. With --holders a look is due after 8, 16, 32, ... steps, in a plan after 1, 2,
- * 4, ... steps; if looks would exceed their share of the time, at the first later step at which they do not. */
+/* Called at a step event of the program. With --holders a look is due whenever the number of steps has doubled,
+ * from 8 on, in a plan from 1 on. If looks would exceed their share of the time, it waits for a later step. */
 void mp_holders_step(void);
 /* Called with --holders, in a hook, when a tensor's block appears (`bytes` > 0) or goes. A look is due at peaks, each
  * higher by an eighth, and in a program without marked steps when 32 blocks live, and whenever the number has doubled.
  */
 void mp_holders_count(int64_t bytes);
-/* Called in a hook when a tensor's block appears. After 32, 64, 128, ... blocks, and after 8, 16, 32, ...
- * steps, the shim notes which frames of the main thread run: it keeps those of the program's last calls for the look at
- * the end (holders_last.py). */
+/* Called in a hook when a tensor's block appears. Whenever their number or that of steps has
+ * doubled, the shim notes which frames of the main thread run. It keeps those of the program's last calls for the look
+ * at the end (holders_last.py). */
 void mp_holders_note(bool may_call_python);
 /* Called when an allocator is out of memory. A look is due after 1, 2, 4, 8, ... such events. In a hook. */
 void mp_holders_oom(void);
