@@ -85,10 +85,3 @@ static inline void mp_put_be64(unsigned char *to, uint64_t value)
     value = htobe64(value);
     memcpy(to, &value, 8);
 }
-
-static inline uint64_t mp_get_be64(const unsigned char *from)
-{
-    uint64_t value;
-    memcpy(&value, from, 8);
-    return be64toh(value);
-}

@@ -43,7 +43,6 @@ enum mp_stack_fact {
     MP_FACT_CLASS_LOSS = 1 << 24,    /* cross_entropy(), log_softmax() */
     MP_FACT_KV_CACHE = 1 << 25,      /* a cache of keys and values, by its class or file */
 };
-#define MP_FACTS_OF_CATEGORY (MP_FACT_FORWARD - 1u)
 
 struct mp_stack_facts {
     uint32_t *of_frame; /* by frame: facts that it shows itself */

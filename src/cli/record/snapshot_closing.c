@@ -337,7 +337,7 @@ struct tree {
     const struct mp_collector_result *result;
     const struct mp_collector_options *options;
     const struct mp_recording_summary *main;
-    uint64_t events, dropped, duration_ns, file_bytes, left_events, left_peak;
+    uint64_t events, dropped, duration_ns, file_bytes;
     size_t files, processes, not_whole, lacking;
     bool sampled, scheduled, bounded;
 };
