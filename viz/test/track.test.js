@@ -1,8 +1,22 @@
+import { readFileSync } from "node:fs";
+
+import { TRACK_COLUMNS } from "../src/data/track_read.js";
 import { assert, test } from "./asserted.js";
 import { sitesAt, siteTotals } from "../src/data/sites.js";
 import { lowerBound, upperBound } from "../src/data/track.js";
 import { readNumbers, readUint32s, unzigzag } from "../src/data/varint.js";
 import { liveAfter, makeLife, randomFrom, totalAfter, trackOf, varints, zigzag } from "./make.js";
+
+test("the page's writer, its reader and its description name the same columns of a track", () => {
+  const text = (path) => readFileSync(new URL(path, import.meta.url), "utf8");
+  const writer = text("../../src/output/page/page.c");
+  const rows = writer.slice(writer.indexOf("page_track_rows(struct"), writer.indexOf("page_track_end(struct"));
+  const runs = writer.match(/#define RUNS\(X\)(.*)/)[1];
+  const written = [...rows.matchAll(/\{"(\w+)", &track/g), ...runs.matchAll(/X\((\w+)\)/g)].map(([, name]) => name);
+  const described = [...text("../FORMAT.md").matchAll(/`tN\.(\w+)`/g)].map(([, name]) => name);
+  assert.deepEqual(written.sort(), [...TRACK_COLUMNS].sort());
+  assert.deepEqual([...new Set(described)].sort(), [...TRACK_COLUMNS].sort());
+});
 
 test("varints read back, to the edge of 32 bits and of what a double holds", () => {
   const small = [0, 1, 127, 128, 16383, 16384, 2 ** 31, 2 ** 32 - 1];

@@ -118,6 +118,10 @@ struct page_modules {
     struct mp_page_words paths;
 };
 
+/* Facts of blocks as runs. The page reads them by these names (TRACK_COLUMNS in viz/src/data/track_read.js). */
+#define RUNS(X)           X(thread) X(kind) X(lane) X(rounding) X(module) X(category) X(freed) X(metadata) X(tensor) X(used)
+#define RUNS_MEMBER(name) struct mp_page_runs name;
+
 /* One track's blocks and their events as columns. */
 struct page_track_columns {
     struct mp_page_track count;
@@ -127,7 +131,7 @@ struct page_track_columns {
     uint64_t addresses, last_address;
     struct mp_map latest; /* shifted address + 1 to its latest block */
     struct mp_buffer op, free, time, size, site, reuse, address, resized, step;
-    struct mp_page_runs thread, kind, lane, rounding, module, category, freed, metadata, tensor, used;
+    RUNS(RUNS_MEMBER)
 };
 
 /* Shared by the tracks of one page. */
@@ -457,6 +461,9 @@ static void add_rows(struct named_rows *rows, const char *prefix, const struct m
 }
 #define ADD_ROWS(rows, prefix, added) add_rows(rows, prefix, added, sizeof(added) / sizeof *(added))
 
+#define RUNS_ROW(name) {#name, &track->name.to, track->name.count},
+#define RUNS_END(name) mp_page_runs_end(&track->name);
+
 static void page_track_rows(struct page_track_columns *track, unsigned number, uint64_t steps, struct named_rows *rows)
 {
     uint64_t events = track->count.events, blocks = track->count.blocks;
@@ -469,30 +476,18 @@ static void page_track_rows(struct page_track_columns *track, unsigned number, u
         {"site", &track->site, blocks},
         {"reuse", &track->reuse, blocks},
         {"address", &track->address, track->addresses},
-        {"thread", &track->thread.to, track->thread.count},
-        {"kind", &track->kind.to, track->kind.count},
-        {"lane", &track->lane.to, track->lane.count},
-        {"rounding", &track->rounding.to, track->rounding.count},
-        {"module", &track->module.to, track->module.count},
-        {"category", &track->category.to, track->category.count},
-        {"freed", &track->freed.to, track->freed.count},
-        {"metadata", &track->metadata.to, track->metadata.count},
-        {"tensor", &track->tensor.to, track->tensor.count},
-        {"used", &track->used.to, track->used.count},
-        {"resized", &track->resized, track->resizes},
-        {"step", &track->step, steps},
     };
+    const struct mp_page_row runs[] = {RUNS(RUNS_ROW)};
+    const struct mp_page_row rest[] = {{"resized", &track->resized, track->resizes}, {"step", &track->step, steps}};
     snprintf(prefix, sizeof prefix, "t%u", number);
     ADD_ROWS(rows, prefix, made);
+    ADD_ROWS(rows, prefix, runs);
+    ADD_ROWS(rows, prefix, rest);
 }
 
 static void page_track_end(struct page_track_columns *track)
 {
-    struct mp_page_runs *const runs[] = {&track->thread, &track->kind,     &track->lane,  &track->rounding,
-                                         &track->module, &track->category, &track->freed, &track->metadata,
-                                         &track->tensor, &track->used};
-    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++)
-        mp_page_runs_end(runs[i]);
+    RUNS(RUNS_END)
 }
 
 /* Recordings with more events have their times in microseconds: nanoseconds would be most of the page's bytes, and are
