@@ -1,5 +1,6 @@
 """libmemprof against a fake recorder (FAKE_RECORDER names the library), and without any recorder."""
 
+import ast
 import asyncio
 import ctypes
 import importlib
@@ -23,6 +24,38 @@ sys.path.insert(0, FOLDER)
 fake = ctypes.CDLL(os.environ["FAKE_RECORDER"], mode=ctypes.RTLD_GLOBAL)
 fake.fake_log.restype = ctypes.c_char_p
 mp = importlib.import_module("libmemprof")
+
+
+class Numbers(unittest.TestCase):
+    """Python and C have the same numbers for what passes between them."""
+    SAME = (
+        ("libmemprof_engines.py", "src/collect/session/unreached.h",
+         {"ASKS": "MP_UNREACHED_ENGINE", "WORKS": "MP_REACHED_WORKER"}),
+        ("libmemprof_torch/history.py", "src/wire/record.h",
+         {name: "MP_READING_" + name for name in ("ALLOC", "SEGMENT", "PART", "END")}),
+        ("libmemprof_torch/history.py", "src/base/words.h", {"SETTINGS": "MP_ASIDE_SETTINGS"}),
+        ("libmemprof_torch/history.py", "src/capture/torch/torch_history.h", {"KEEP_BACK": "MP_ANNOTATIONS_KEEP_BACK"}),
+        ("libmemprof_torch/roles.py", "src/base/words.h",
+         {name: "MP_ROLE_" + name for name in ("PARAMETER", "GRADIENT", "OPTIMIZER_STATE", "BUFFER")}),
+        ("libmemprof_torch/servers.py", "src/base/words.h", {"KV_CACHE": "MP_ROLE_KV_CACHE"}),
+        ("libmemprof_torch/holders.py", "src/collect/session/looks.c", {"WALL": "WALL"}))
+
+    def test_each(self):
+        top = pathlib.Path(__file__).resolve().parents[3]
+        for source, header, names in self.SAME:
+            ours = {}
+            for statement in ast.parse((top / "python" / source).read_text()).body:
+                if isinstance(statement, ast.Assign):
+                    try:
+                        values = ast.literal_eval(statement.value)
+                    except ValueError:
+                        continue
+                    target = statement.targets[0]
+                    ours.update(zip((one.id for one in target.elts), values) if isinstance(target, ast.Tuple)
+                                else {getattr(target, "id", None): values}.items())
+            for name, theirs in names.items():
+                found = re.findall(rf"\b{theirs} *(?:=| )? *(-?\d+)\b", (top / header).read_text())
+                self.assertEqual([str(ours[name])], found[:1], f"{source}: {name}")
 
 
 class Recorded(unittest.TestCase):
