@@ -118,7 +118,7 @@ static void pair(struct importer *importer)
 static void put_event(struct importer *importer, const struct mp_import_call *call, uint8_t type, uint64_t bytes,
                       uint64_t block)
 {
-    const struct mp_event event = {.time_ns = (uint64_t)(call->ns - importer->log->calls.at[0].ns),
+    const struct mp_event event = {.time_ns = (uint64_t)call->ns - (uint64_t)importer->log->calls.at[0].ns,
                                    .address = call->address,
                                    .bytes = bytes,
                                    .block = block,
@@ -184,7 +184,7 @@ static enum mp_status put_coverage(struct importer *importer, uint32_t source)
                                    .source_count = 1,
                                    .notes = log->notes.at,
                                    .note_count = (uint32_t)log->notes.count};
-    struct mp_exit how = {.time_ns = (uint64_t)(log->calls.at[log->calls.count - 1].ns - log->calls.at[0].ns)};
+    struct mp_exit how = {.time_ns = (uint64_t)log->calls.at[log->calls.count - 1].ns - (uint64_t)log->calls.at[0].ns};
     return mp_import_end(importer->events.builder, &coverage, &how, importer->error);
 }
 
@@ -222,7 +222,7 @@ static enum mp_status build_log(struct importer *importer, const char *path, str
                                        .command = command,
                                        .configuration = "",
                                        .spool = "",
-                                       .realtime_ns = log->dated ? (uint64_t)(log->unix_ns + first) : 0};
+                                       .realtime_ns = log->dated ? (uint64_t)log->unix_ns + (uint64_t)first : 0};
     struct stat facts;
     uint64_t file_bytes = stat(path, &facts) ? 0 : (uint64_t)facts.st_size;
     mp_builder_new(&start, &importer->events.builder);

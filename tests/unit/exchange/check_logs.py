@@ -333,6 +333,15 @@ class Nsys(Case):
         db.commit()
         self.assertIn("all its memory events are at 0", " ".join(self.ask("info", path)["coverage"]["notes"]))
 
+    def test_a_clock_at_its_end(self):
+        """No sum of the file's times overflows: a sanitizer would end memprof."""
+        path, db = self.database()
+        db.execute("INSERT INTO TARGET_INFO_SESSION_START_TIME VALUES (?, '', '')", ((1 << 63) - 1,))
+        for at in (1000, (1 << 63) - 1):
+            self.put(db, at, at & ~0xfff, 100)
+        db.commit()
+        self.assertEqual(self.unharmed(path), 0)
+
     def test_what_is_none(self):
         path, db = self.database()
         db.commit()
