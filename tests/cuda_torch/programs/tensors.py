@@ -41,7 +41,8 @@ def saved_by(roots):
 def look(*roots):
     libmemprof.mark("look")
     found = {}
-    for tensor, node in [*((one, None) for one in gc.get_objects() if isinstance(one, torch.Tensor)), *saved_by(roots)]:
+    objects = [(one, None) for one in gc.get_objects() if issubclass(type(one), torch.Tensor)]  # a proxy may be dead
+    for tensor, node in [*objects, *saved_by(roots)]:
         if isinstance(tensor, FakeTensor) or not tensor.is_cuda or tensor.layout is not torch.strided:
             continue
         try:
