@@ -16,6 +16,7 @@ would be no replacement: under a mode, backward formulas avoid in-place operator
 import contextlib
 import ctypes
 import itertools
+import mmap
 import os
 import sys
 import threading
@@ -24,6 +25,7 @@ from libmemprof_plan import guesses
 
 OURS = (os.path.dirname(__file__), os.path.join(os.path.dirname(sys.modules["torch"].__file__), ""))
 KEY = "TESTING_ONLY_GenericMode"
+MAPPED_LEAST = 1 << 17  # bytes: a mapping costs a system call
 MOST = 1 << 21         # elements of a shadow: larger ones cost the CPU's time
 # Shadows of storages that are gone are swept after this many entries, or bytes: their memory must not look like growth
 # of the program. A sweep of 64 entries takes 20 us.
@@ -134,12 +136,20 @@ class _Shadows:
                 before and before[1] is None):
             return None
         self.forget(tensor)
-        room = self.torch.zeros(storage.nbytes(), dtype=self.torch.uint8, device="cpu")
+        room = self.zeros(storage.nbytes())
         self.of[storage._cdata] = (storage._weak_ref(), room, self.version_of(tensor), origin)
         self.made += room.numel()
         if len(self.of) > self.swept_at or self.made > MADE_MOST:
             self.sweep()
         return self.view(tensor)
+
+    def zeros(self, count):
+        """Bytes that take no memory until they are written. torch.zeros() writes them, and thousands of moments of an
+        optimizer would fill the host."""
+        if count < MAPPED_LEAST:
+            return self.torch.zeros(count, dtype=self.torch.uint8, device="cpu")
+        pages = mmap.mmap(-1, count, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        return self.torch.frombuffer(pages, dtype=self.torch.uint8)
 
     def renew(self, tensor, origin):
         """The tensor was written to. The same will be written to its shadow."""
@@ -543,11 +553,12 @@ class _Follower:
     def put(self, to, value, shadow):
         if value is None:
             return False
-        if shadow is not None:
+        is_zero, is_new = isinstance(value, int) and value == 0, shadow is None
+        if not is_new:
             self.shadows.renew(to, self.here.origin)
         elif not self.shadows.is_gradient(to) and to.numel() * to.element_size() >= to.untyped_storage().nbytes():
-            shadow = self.shadows.begin(to, self.here.origin, value == 0 if isinstance(value, int) else False)
-        if shadow is not None:
+            shadow = self.shadows.begin(to, self.here.origin, is_zero)
+        if shadow is not None and not (is_new and is_zero):
             shadow.copy_(value) if isinstance(value, self.torch.Tensor) else shadow.fill_(value)
         return shadow is not None
 

@@ -27,6 +27,17 @@ for step, (x, y) in enumerate(torch.utils.data.DataLoader(rows, batch_size=8)):
 print(resident() - before)
 """
 
+# Prints the MiB by which the process grows with 1 600 MiB of zeros, as an optimizer's first moments are.
+ZEROS = """
+import torch
+def resident(): return int(open("/proc/self/statm").read().split()[1]) >> 8
+kept = [torch.zeros(1 << 21, device="cuda")]
+before = resident()
+kept += [torch.zeros_like(kept[0]) for _ in range(200)]
+kept[0].add_(1)
+print(resident() - before, int(kept[0].sum().item() == 1 << 21 and not kept[1].any()))
+"""
+
 # Each line is true on a GPU.
 KNOWN = """
 import threading, torch
@@ -222,6 +233,12 @@ class Values(bed.TestCase):
         run = self.execute(FED, how="plan")  # 60 to 210 MiB, if shadows or the ring of PyTorch's history pile up
         self.assertLess(int(run.output), 24)
         self.assertEqual(harness.answer("leaks", run.path)["verdict"], "clean")
+
+    def test_zeros_take_no_memory_of_the_host(self):
+        run = self.execute(ZEROS, how="plan")
+        grown, touched = map(int, run.output.split())
+        self.assertLess(grown, 64)
+        self.assertEqual(touched, 1)
 
     def test_failures_are_the_program_s(self):
         run = self.execute("import torch\nmask = torch.ones(3, device='cuda')\ntry:\n    mask[7]\nexcept IndexError as "
