@@ -240,6 +240,13 @@ class Values(bed.TestCase):
         self.assertLess(grown, 64)
         self.assertEqual(touched, 1)
 
+    def test_a_plan_of_nothing_is_not_clean(self):
+        run = self.execute("import torch, libmemprof\nfor kept in [[]] * 40:\n    kept.append(torch.ones(1000))\n"
+                           "    libmemprof.step()\n", how="plan")
+        leaks = harness.answer("leaks", run.path)
+        self.assertEqual(leaks["verdict"], "unknown")
+        self.assertIn("the program used no GPU", leaks["reason"])
+
     def test_failures_are_the_program_s(self):
         run = self.execute("import torch\nmask = torch.ones(3, device='cuda')\ntry:\n    mask[7]\nexcept IndexError as "
                            "error:\n    print(error)\nprint(mask.sum().item())\n", how="plan")

@@ -49,7 +49,9 @@ enum mp_verdict mp_leak_verdict(const struct mp_model *model, const struct mp_st
          enough = signs->steps >= signs->needed;
     *reason = '\0';
     if (signs->leaks) return MP_VERDICT_LEAK;
-    if (!steps->count)
+    if (!model->blocks.count && mp_plan_made(model))
+        SAY("the program used no GPU, so nothing was planned; memprof snapshot records tensors on the CPU");
+    else if (!steps->count)
         SAY("%s", steps->running
                       ? "the program marks no steps; memprof snapshot --pid PID writes a file in which leaks "
                         "looks for its loop"
