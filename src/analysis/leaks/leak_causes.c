@@ -107,12 +107,18 @@ static bool explains(const struct mp_leak_finding *finding, const struct mp_hold
                               finding->held->blocks * MP_LEAK_SEEN_PART >= finding->blocks);
 }
 
+static bool awaits_gc(const struct mp_holder *holder)
+{
+    return holder && mp_holder_awaits_gc(holder);
+}
+
 /* The first missing fact; NULL: none. */
 static const char *missing_fact(const struct mp_leak_finding *finding, const struct mp_holder *holder, bool guessed)
 {
     bool each = finding->births >= MP_LEAK_EACH_STEP * finding->why.steps;
     if (finding->class == MP_LEAK_HIDDEN) return "no recorded block explains the growth";
     if (finding->maybe_request) return "the steps may be one request or forward, whose blocks are freed when it ends";
+    if (awaits_gc(holder)) return "Python's collector frees the blocks once it runs";
     if (guessed) return "the steps are guessed from the order of allocations";
     if (!holder) return "no look for holders found a path to the blocks";
     if (!explains(finding, holder)) return "no look saw most of the blocks at one holder";
@@ -142,9 +148,10 @@ static void leak_confide(struct mp_leak_finding *finding, const struct mp_holder
     bool rooted = is_from_root(holder);
     finding->maybe_request |= awaits_backward(finding, holder);
     finding->missing = missing_fact(finding, holder, guessed);
-    finding->confidence = finding->maybe_request || guessed || (finding->twins.whole && !rooted) ? MP_LEAK_POSSIBLE
-                          : finding->missing                                                     ? MP_LEAK_PROBABLE
-                                                                                                 : MP_LEAK_CERTAIN;
+    bool otherwise = finding->maybe_request || awaits_gc(holder) || guessed || (finding->twins.whole && !rooted);
+    finding->confidence = otherwise          ? MP_LEAK_POSSIBLE
+                          : finding->missing ? MP_LEAK_PROBABLE
+                                             : MP_LEAK_CERTAIN;
 }
 
 /* The holder of most bytes of a site, if the program is known to hold them; else NULL. */
@@ -179,7 +186,7 @@ uint32_t mp_leak_causes_find(const struct mp_model *model, const struct mp_steps
     for (size_t i = 0; i < count; i++) {
         at[i].held = at[i].stack ? mp_holders_of(holders, at[i].track, at[i].stack) : NULL;
         const struct mp_holder *holder = known_holder(holders, at[i].held);
-        if (at[i].class == MP_LEAK_RETENTION && holder && mp_holder_awaits_gc(holder)) at[i].class = MP_LEAK_CYCLE;
+        if (at[i].class == MP_LEAK_RETENTION && awaits_gc(holder)) at[i].class = MP_LEAK_CYCLE;
         /* Python's collector does not free what a name leads to. */
         if (at[i].class == MP_LEAK_CYCLE && holder && !mp_holder_is_cycle(holder)) at[i].class = MP_LEAK_RETENTION;
         leak_bound(model, steps, holders, stacks, &at[i]);
