@@ -459,7 +459,7 @@ class Recorded(harness.TestCase):
     def test_what_the_last_functions_held_and_what_lived_at_the_peak(self):
         program = self.folder / "in_main.py"
         program.write_text(IN_MAIN)
-        path, _ = self.record(program, options=["--holders"])
+        path, _ = self.record(program, options=["--holders", "--budget", "2s"])
         found = {holder["path"]: holder for site in harness.answer("holders", path)["sites"] for holder in site["holders"]}
         self.assertEqual(found["main().kept[*]"]["blocks"], 12)
         self.assertEqual(found["run().losses[*]"]["blocks"], 5)
@@ -481,7 +481,7 @@ class Recorded(harness.TestCase):
     def held_at_the_peak(self, text):
         program = self.folder / "program.py"
         program.write_text(text)
-        path, _ = self.record(program, options=["--holders"])
+        path, _ = self.record(program, options=["--holders", "--budget", "2s"])
         advice = [change for change in harness.answer("advise", path)["changes"]
                   if change["pattern"] in ("garbage", "cycle", "kept_graph")]
         return harness.answer("peak", path), advice, harness.memprof("report", path).stdout

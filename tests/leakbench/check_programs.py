@@ -78,7 +78,7 @@ class Programs(harness.TestCase):
     def test_python_s_own_heap_by_its_containers(self):
         program = self.folder / "census.py"
         program.write_text(CENSUS)
-        harness.record_whole(self.folder / "census.mp", (PYTHON, program), "--holders")
+        harness.record_whole(self.folder / "census.mp", (PYTHON, program), "--holders", "--budget", "2s")
         rows = {row["name"]: row for row in harness.answer("leaks", self.folder / "census.mp")["census"]}
         for name, what, each in (("main().ids", "entries", 20000), ("main().seen", "entries", 3000), ("Spec", "objects", 500)):
             row = rows[name]

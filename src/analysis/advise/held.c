@@ -1,6 +1,7 @@
 #include "analysis/advise/held.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "analysis/categories/phases.h"
 #include "analysis/holders/causes.h"
@@ -38,7 +39,26 @@ static void end_at(const struct finder *f, struct mp_change *change, uint32_t bl
         mp_change_end(change, block, end);
 }
 
-/* A graph is of no use after its backward pass. Blocks that other holders keep stay. */
+/* The first allocation of the same stack after a moment: a variable has a new value by then. MP_NONE: none. */
+static uint32_t next_birth(const struct finder *f, uint32_t block, uint32_t moment)
+{
+    const struct mp_model_blocks *blocks = &f->model->blocks;
+    for (uint32_t next = block + 1; next < blocks->count; next++)
+        if (blocks->stack[next] == blocks->stack[block] && blocks->track[next] == f->track &&
+            blocks->alloc_event[next] != MP_NONE && blocks->alloc_event[next] >= moment)
+            return blocks->alloc_event[next];
+    return MP_NONE;
+}
+
+/* True if a variable leads to the block, or to its graph, and no container. */
+static bool is_in_variable(const struct finder *f, const struct mp_model_holder *row)
+{
+    return (row->kind == MP_HOLDER_LOCAL || row->kind == MP_HOLDER_GRAPH) && row->look < f->model->looks.count &&
+           !strchr(mp_model_text(f->model, row->path), '[');
+}
+
+/* A graph is of no use after its backward pass. Blocks that other holders keep stay; but a look may have come while a
+ * block was still in a variable, and only there. */
 static void end_graph(const struct finder *f, uint32_t stack, struct mp_change *change)
 {
     const struct mp_model_blocks *blocks = &f->model->blocks;
@@ -46,8 +66,12 @@ static void end_graph(const struct finder *f, uint32_t stack, struct mp_change *
         if (blocks->stack[block] != stack || blocks->track[block] != f->track || blocks->alloc_event[block] == MP_NONE)
             continue;
         uint32_t its = f->causes.of_block[block]; /* another path may lead to the same container at another time */
-        if (its ? f->causes.at[its - 1].why == MP_HELD_GRAPH : !f->row_of[block])
-            end_at(f, change, block, mp_phase_backward_end(&f->phases, blocks->alloc_event[block]));
+        const struct mp_model_holder *row = its ? NULL : f->row_of[block];
+        if (its && f->causes.at[its - 1].why != MP_HELD_GRAPH) continue;
+        uint32_t end = mp_phase_backward_end(&f->phases, blocks->alloc_event[block]);
+        if (row && !is_in_variable(f, row)) continue;
+        if (row && end != MP_NONE && f->look_at[row->look] >= end) end = next_birth(f, block, f->look_at[row->look]);
+        end_at(f, change, block, end);
     }
 }
 

@@ -21,8 +21,9 @@
  * whose time is not the user's. */
 #define SHARE_OF_RUN  100
 #define SHARE_OF_PLAN 10
-/* A program that has run for less is taken for one of 10 s, so its looks may take 0.1 s. */
-#define SHARED_LEAST_NS (10 * MP_NS_PER_SECOND)
+/* A program that has run for less is taken for one of 100 s: its looks may take 1 s, or a short program would have one
+ * look, and no holders of its peak. */
+#define SHARED_LEAST_NS (100 * MP_NS_PER_SECOND)
 
 static struct mp_asker asker;
 static _Atomic uint32_t steps, ooms;
@@ -31,6 +32,7 @@ static _Atomic int64_t blocks, next_blocks = FIRST_BLOCKS, live_bytes, next_peak
 /* When the shim began, and times of looks as the thread's own: when one began, all of them, the last of each kind. */
 static _Atomic uint64_t began_ns, look_began_ns, spent_ns, took_ns[2];
 static atomic_bool is_short; /* the running look is */
+static _Atomic uint64_t not_before; /* while Python cannot look, events ask for a look only every 100 ms */
 
 _Atomic uint32_t mp_holders_taken;
 atomic_bool mp_holders_wanted;
@@ -106,6 +108,13 @@ void mp_holders_record(const uint64_t *addresses, size_t count, int kind, int ce
     atomic_store(&took_ns[atomic_load(&is_short)], took);
     /* Stored last, so that the collector sees this number only after all rows. */
     if (mp_session_recording()) atomic_store(&mp_session.header->look_ended, atomic_load(&mp_holders_taken));
+}
+
+void mp_holders_forked(bool inside)
+{
+    (void)inside;
+    atomic_store(&began_ns, mp_clock_monotonic_ns());
+    atomic_store(&spent_ns, 0);
 }
 
 int mp_holders_ask(int (*ask)(void *), void *context)
@@ -189,17 +198,23 @@ unsigned mp_holders_due(void)
         if (!budget || budget > MP_HOLDERS_MS_MOST) budget = MP_HOLDERS_MS;
     } else
         budget = mp_session.config.holders_ms;
+    if (wanted) atomic_store(&not_before, 0); /* it can */
     atomic_store(&is_short, !whole && !may_look_wholly());
     return !wanted ? 0 : atomic_load(&is_short) ? budget | MP_HOLDERS_SHORT : budget;
 }
 
 void mp_holders_come_by(bool may_call_python)
 {
-    static _Atomic uint64_t not_before; /* while Python cannot look, events ask for a look only every 100 ms */
     uint64_t now = atomic_load(&asker.ask) ? mp_clock_monotonic_ns() : 0;
     if (!now || now < atomic_load(&not_before) || mp_asker_is_asked(&asker)) return;
     atomic_store(&not_before, now + ASKED_EVERY_NS);
     mp_asker_call_soon(&asker, may_call_python);
+}
+
+/* Asks for no look: the shim only notes which frames run. A look that becomes due then is not put off for this. */
+static void note_soon(bool may_call_python)
+{
+    if (atomic_load(&asker.ask)) (void)mp_asker_call_soon(&asker, may_call_python);
 }
 
 /* True at powers of two from `first` on. */
@@ -217,7 +232,7 @@ void mp_holders_step(void)
         if (mp_session.config.holders)
             atomic_store(&step_due, true);
         else
-            mp_holders_come_by(true); /* as mp_holders_note() */
+            note_soon(true);
     }
     if (atomic_load(&step_due) && (!has_share() || may_look_shortly())) {
         atomic_store(&step_due, false);
@@ -239,7 +254,7 @@ static void wake_main_thread(void)
 static bool is_new_peak(int64_t now)
 {
     int64_t next = atomic_load_explicit(&next_peak, memory_order_relaxed);
-    return now >= next && (has_share() ? may_look_shortly() : fits_share(atomic_load(&took_ns[false]))) &&
+    return now >= next && (!has_share() || may_look_shortly()) &&
            atomic_compare_exchange_strong(&next_peak, &next, now + now / GROWN);
 }
 
@@ -266,7 +281,7 @@ void mp_holders_note(bool may_call_python)
     static _Atomic uint32_t appeared; /* increments that two threads make at once may count as one */
     uint32_t now = atomic_load_explicit(&appeared, memory_order_relaxed) + 1;
     atomic_store_explicit(&appeared, now, memory_order_relaxed);
-    if (now >= FIRST_BLOCKS && !(now & (now - 1))) mp_holders_come_by(may_call_python);
+    if (now >= FIRST_BLOCKS && !(now & (now - 1))) note_soon(may_call_python);
 }
 
 void mp_holders_oom(void)

@@ -19,6 +19,9 @@ int mp_holders_ask(int (*ask)(void *), void *context);
 unsigned mp_holders_due(void);
 void mp_holders_wakes(int yes);
 
+/* In a forked child: its looks have a share of their own. */
+void mp_holders_forked(bool inside);
+
 /* Called at a step event of the program. With --holders a look is due whenever the number of steps has doubled,
  * from 8 on, in a plan from 1 on. If looks would exceed their share of the time, it waits for a later step. */
 void mp_holders_step(void);

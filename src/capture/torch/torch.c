@@ -40,7 +40,7 @@ static void enter(void)
     mp_next_start(nexts, sizeof nexts / sizeof *nexts);
 }
 
-const struct mp_front mp_torch_front = {.enter = enter};
+const struct mp_front mp_torch_front = {.enter = enter, .forked = mp_holders_forked};
 
 static _Atomic bool other_device_seen;
 static _Atomic int sources = MP_SOURCE_TORCH; /* sources that a recording with tensors names */
