@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include "analysis/sites/moved.h"
 #include "analysis/sites/profile.h"
 #include "model/stack.h"
 
@@ -20,8 +21,6 @@ struct mp_flame {
     struct mp_profile_value values[MP_SIDES];
     uint32_t stacks[MP_SIDES]; /* one of the flame's stacks, in the side's recording; MP_NONE: none */
 };
-
-struct mp_moved;
 
 struct mp_flames {
     /* Lines of MP_BEFORE with their lines in MP_AFTER (moved.h). If set, the interpreter's own frames do not count.
@@ -54,27 +53,3 @@ static inline const char *mp_flames_label(const struct mp_flames *flames, uint32
     return mp_intern_get(&flames->labels, frame + 1, length);
 }
 void mp_flames_free(struct mp_flames *flames);
-
-/*
- * Lines that moved between two recordings of a program: a comment at the top of a file moves every line below. Lines
- * are matched function by function (by file and name), in order. Among lines of only one recording, those with the same
- * or mostly the same calls are matched first. Pure.
- */
-
-/* A function with moved lines, and the first of these. */
-struct mp_moved_function {
-    uint32_t function, file; /* in names */
-    uint32_t before, after;
-};
-
-struct mp_moved {
-    struct mp_intern names;
-    struct mp_intern places; /* function, file and line of MP_BEFORE */
-    MP_VEC(uint32_t) lines;  /* after, by place - 1 */
-    MP_VEC(struct mp_moved_function) functions;
-};
-
-void mp_moved_find(const struct mp_model *before, const struct mp_model *after, struct mp_moved *moved);
-/* The later recording's line for an earlier line; the line itself if it did not move. */
-uint32_t mp_moved_line(const struct mp_moved *moved, const struct mp_stack_line *line);
-void mp_moved_free(struct mp_moved *moved);
