@@ -354,8 +354,10 @@ static __always_inline int send(struct pt_regs *regs, __u64 cookie, const struct
 {
     __u32 zero = 0;
     struct mp_attach_settings *how = bpf_map_lookup_elem(&settings, &zero);
+    struct mp_attach_counts *all = bpf_map_lookup_elem(&counts, &zero);
     struct scratch *room = NULL;
     __u64 begun = bpf_ktime_get_ns();
+    if (all && all->replaced) return 0; /* the probes see the program in its place, too */
     if (how && how->sample_bytes && cookie & MP_ATTACH_SAMPLED && !is_sampled(how, cookie, arguments)) return 0;
     for (__u32 i = 0; i < SCRATCHES && !room; i++) {
         __u32 number = bpf_get_smp_processor_id() * SCRATCHES + i;
@@ -378,8 +380,7 @@ static __always_inline int send(struct pt_regs *regs, __u64 cookie, const struct
     if (bytes > sizeof room->head + PYTHON_BYTES + MP_ATTACH_STACK_MOST) bytes = sizeof room->head;
     if (bpf_ringbuf_output(&ring, room, bytes, 0)) count_one(0);
     __sync_lock_test_and_set(&room->busy, 0);
-    struct mp_attach_counts *all = how->measures ? bpf_map_lookup_elem(&counts, &zero) : NULL;
-    if (all) {
+    if (all && how->measures) {
         __sync_fetch_and_add(&all->events, 1);
         __sync_fetch_and_add(&all->spent_ns, bpf_ktime_get_ns() - begun);
     }

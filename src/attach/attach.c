@@ -334,6 +334,10 @@ static enum mp_status refuse(struct mp_error *error, int number)
     if (number == EMFILE || number == ENFILE)
         return mp_fail(error, MP_UNSUPPORTED,
                        "memprof may open too few files for its probes: raise the limit (ulimit -n)");
+    if (number == E2BIG)
+        return mp_fail(error, MP_UNSUPPORTED,
+                       "without BPF, which the kernel refuses here, each thread needs probes on each processor: this "
+                       "program has too many threads");
     return mp_fail(
         error, MP_UNSUPPORTED,
         "the kernel refused memprof's probes (%s): attach needs Linux 5.17 or later with uprobes, BPF and BTF",
@@ -448,6 +452,13 @@ static bool is_probed(const struct attached *a, const struct mp_attach_module *m
     return false;
 }
 
+/* A library may be loaded from a file of memory, which has a name by courtesy. */
+static bool is_library(const struct mp_attach_module *module, const char *name)
+{
+    const char *own = strrchr(module->path, '/') + 1;
+    return !strncmp(own + (strncmp(own, "memfd:", 6) ? 0 : 6), name, strlen(name));
+}
+
 /* Finds the functions in modules that are new. */
 static void find_new(struct attached *a, bool *has_torch, bool *has_cuda)
 {
@@ -459,8 +470,7 @@ static void find_new(struct attached *a, bool *has_torch, bool *has_cuda)
         for (size_t k = before; can_probe(a, i, &cookie) && k < a->looked_at; k++) {
             struct mp_attach_module *module = a->target.modules.at[k];
             struct found found = {.module = module, .cookie = cookie};
-            if (module->gone || strncmp(strrchr(module->path, '/') + 1, probe->library, strlen(probe->library)))
-                continue;
+            if (module->gone || !is_library(module, probe->library)) continue;
             *(probe->action == MP_ATTACH_DRIVER ? has_cuda : has_torch) = true;
             if (mp_attach_symbol(module, probe->symbol, &found.address, &found.bytes) && !is_probed(a, module, cookie))
                 mp_vec_add(&a->found, found);
@@ -655,8 +665,14 @@ static void follow_thread(struct attached *a)
 {
     struct mp_error error;
     size_t former = a->links.count;
-    if (!mp_attach_target_moved(&a->target) || a->perf) return;
-    enum mp_status status = attach_from(a, 0, &error);
+    enum mp_status status = MP_OK;
+    bool moved = false;
+    while (mp_attach_target_moved(&a->target) && !a->perf) {
+        moved = true;
+        if (!(status = attach_from(a, 0, &error))) break;
+        if (mp_attach_target_over(&a->target)) return; /* threads of a program that ends */
+    }
+    if (!moved) return;
     say_noted(
         a, status ? "the thread that the probes hung on has ended, and the kernel refused new ones"
                   : "the thread that the probes hung on has ended: some 0.1 s were not seen until new ones were set");

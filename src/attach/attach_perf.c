@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -22,7 +23,8 @@
 #define TYPE_FILE   "/sys/bus/event_source/devices/uprobe/type"
 #define RING_MOST   (4u << 20) /* most bytes of a CPU's ring, a power of two; less if the user may lock less memory */
 #define RING_LEAST  (128u << 10)
-#define PROBES_MOST 32768 /* each call in the program walks those of its function: 10 ns for each */
+#define PROBES_MOST 4096  /* the kernel takes some 0.1 s to end each, one after the other */
+#define FUNCTIONS   4     /* that PyTorch has */
 #define STACK_BYTES 16384 /* the kernel always writes this many bytes, even for a short stack */
 #define BIT(name)   (UINT64_C(1) << PERF_REG_X86_##name)
 #define REGISTERS                                                                                                      \
@@ -65,7 +67,7 @@ struct mp_attach_perf {
     MP_VEC(uint32_t) begun; /* threads that began, and were not looked at yet */
     uint64_t late;          /* threads that began since the probes were set */
     uint64_t dropped;
-    bool replaced;
+    uint64_t replaced_ns; /* by another program; 0: not yet */
 };
 
 static int open_event(struct perf_event_attr *attr, pid_t thread, int cpu)
@@ -83,7 +85,8 @@ static bool open_cpu(struct mp_attach_perf *perf, int number)
                                    .comm = 1,
                                    .task = 1,
                                    .comm_exec = 1,
-                                   .sample_id_all = 0};
+                                   .sample_type = PERF_SAMPLE_TIME,
+                                   .sample_id_all = 1};
     struct cpu cpu = {.number = number, .fd = open_event(&attr, -1, number), .ring = MAP_FAILED, .bytes = RING_MOST};
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     if (cpu.fd < 0) return errno == ENODEV || errno == ENXIO; /* the CPU is off */
@@ -180,7 +183,7 @@ static int probe_thread(struct mp_attach_perf *perf, const struct place *place, 
     uint64_t *owned = mp_map_at(&perf->owned, key_of(tid, place->cookie), NULL);
     if (*owned) return 0;
     *owned = 1;
-    return perf->probes.count >= PROBES_MOST ? EMFILE : open_probe(perf, place, tid);
+    return perf->probes.count >= PROBES_MOST ? E2BIG : open_probe(perf, place, tid);
 }
 
 /* Sets a probe for the threads that have none yet. */
@@ -215,6 +218,12 @@ static void forget_thread(struct mp_attach_perf *perf, uint32_t tid)
 int mp_attach_perf_probe(struct mp_attach_perf *perf, int file, uint64_t offset, uint64_t cookie)
 {
     const struct place place = {file, offset, cookie};
+    char path[64];
+    struct stat threads;
+    snprintf(path, sizeof path, "/proc/%" PRIu32 "/task", perf->pid); /* has a link for each thread, and two */
+    if (!perf->places.count && !stat(path, &threads) &&
+        (threads.st_nlink - 2) * perf->cpus.count * FUNCTIONS > PROBES_MOST)
+        return E2BIG;
     mp_vec_add(&perf->places, place);
     return probe_threads(perf, &place);
 }
@@ -306,8 +315,9 @@ static void read_ring(struct mp_attach_perf *perf, const struct cpu *cpu)
         struct waiting next;
         if (record.header.type == PERF_RECORD_LOST)
             perf->dropped += record.words[2]; /* header, id, number */
-        else if (record.header.type == PERF_RECORD_COMM)
-            perf->replaced |= record.header.misc & PERF_RECORD_MISC_COMM_EXEC && (uint32_t)record.words[1] == perf->pid;
+        else if (record.header.type == PERF_RECORD_COMM && record.header.misc & PERF_RECORD_MISC_COMM_EXEC &&
+                 (uint32_t)record.words[1] == perf->pid && !perf->replaced_ns)
+            perf->replaced_ns = record.words[size / sizeof *record.words - 1];
         else if (record.header.type == PERF_RECORD_EXIT && (uint32_t)record.words[1] == perf->pid)
             forget_thread(perf, (uint32_t)record.words[2]);
         else if (record.header.type == PERF_RECORD_FORK && (uint32_t)record.words[1] == perf->pid)
@@ -333,7 +343,8 @@ void mp_attach_perf_consume(struct mp_attach_perf *perf, uint64_t before_ns, mp_
     if (!perf->waiting.count) return;
     qsort(perf->waiting.at, perf->waiting.count, sizeof *perf->waiting.at, by_time);
     for (; done < perf->waiting.count && perf->waiting.at[done].event->time_ns <= before_ns; done++) {
-        take(context, perf->waiting.at[done].event, perf->waiting.at[done].bytes);
+        if (!perf->replaced_ns || perf->waiting.at[done].event->time_ns < perf->replaced_ns)
+            take(context, perf->waiting.at[done].event, perf->waiting.at[done].bytes);
         free(perf->waiting.at[done].event);
     }
     memmove(perf->waiting.at, perf->waiting.at + done, (perf->waiting.count - done) * sizeof *perf->waiting.at);
@@ -347,5 +358,5 @@ uint64_t mp_attach_perf_dropped(const struct mp_attach_perf *perf)
 
 bool mp_attach_perf_replaced(const struct mp_attach_perf *perf)
 {
-    return perf->replaced;
+    return perf->replaced_ns;
 }

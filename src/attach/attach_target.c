@@ -64,6 +64,11 @@ bool mp_attach_target_moved(struct mp_attach_target *target)
     return found;
 }
 
+bool mp_attach_target_over(const struct mp_attach_target *target)
+{
+    return !find_thread(target->pid);
+}
+
 static enum mp_status check_program(uint32_t pid, uint32_t thread, struct mp_error *error)
 {
     char path[64];
@@ -163,7 +168,7 @@ void mp_attach_target_close(struct mp_attach_target *target)
 
 static bool is_wanted(const char *path)
 {
-    return strstr(path, "/libc10") || strstr(path, "/libcuda.so") || strstr(path, "python");
+    return strstr(path, "libc10") || strstr(path, "libcuda.so") || strstr(path, "python");
 }
 
 /* Leaves descriptors for probes and for the recording, unless the library has functions to probe. */
@@ -189,7 +194,7 @@ static bool has_library(uint32_t pid)
     snprintf(path, sizeof path, "/proc/%" PRIu32 "/maps", pid);
     FILE *file = fopen(path, "re");
     while (file && !found && getline(&line, &room, file) >= 0)
-        found = strstr(line, "/libc10.so") || strstr(line, "/libcuda.so");
+        found = strstr(line, "libc10.so") || strstr(line, "libcuda.so");
     free(line);
     if (file) fclose(file);
     return found;

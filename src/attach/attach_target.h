@@ -35,6 +35,7 @@ void mp_attach_target_close(struct mp_attach_target *target);
 
 /* Chooses another thread if the chosen one has ended. True: it did, and probes of the former one are dead. */
 bool mp_attach_target_moved(struct mp_attach_target *target);
+bool mp_attach_target_over(const struct mp_attach_target *target); /* no thread lives */
 
 /* The next child of the process that is not in `known` and has mapped a library with probes; adds it to `known`. 0:
  * none. A child without such a library is checked again later. */

@@ -137,6 +137,52 @@ class Guests(harness.TestCase):
         library.write_bytes(self.driver.read_bytes())
         self.watch("flap", library, before=NOBODY)
 
+    def test_libraries_that_others_do_not_see(self):
+        hidden = self.folder / "hidden"
+        hidden.mkdir()
+        for mode, words in (("memfd", ()), ("gone", (hidden,)), ("renew", ()), ("root", (hidden,)),
+                            ("space", (self.folder,))):
+            with self.subTest(mode=mode):
+                self.watch(mode, *words)
+        mount = f"mount -t tmpfs none {hidden}; cd {hidden}; mkdir up work all"
+        over = f"mount -t overlay none -o lowerdir={self.folder},upperdir=up,workdir=work all; touch all/{self.c10.name}"
+        for made in (f"cp {self.c10} all", over, f"cp {self.c10} all; ln all/{self.c10.name} all/other"):
+            with self.subTest(made=made):
+                self.watch("none", before=["unshare", "-m", "sh", "-c", f'{mount}; {made}; mount --bind '
+                                           f'all/{self.c10.name} {self.c10}; exec "$@"', "sh"])
+
+    def test_what_is_watched_by_others(self):
+        self.watch("traced")
+        self.watch("filter")
+        self.watch("sharer")
+        guest = self.start("none", self.c10)
+        guest.send_signal(signal.SIGSTOP)
+        goes_on = subprocess.Popen(["sh", "-c", f"sleep 1; kill -CONT {guest.pid}"])
+        self.attach(guest)
+        goes_on.wait()
+        self.assertGreaterEqual(self.blocks()[0], 195)
+
+    def test_another_in_its_place(self):
+        """What the next program does is not taken for this one's."""
+        for before in ((), [sys.executable, "-c", check_attach.WITHOUT_BPF]):
+            guest = self.start("exec", self.c10)
+            said, told = self.attach(guest, before=before)
+            self.assertEqual(told, "200 blocks\n")
+            self.assertIn("exec", said)
+            events = harness.answer("info", self.folder / "now.mp")["coverage"]["events"]
+            self.assertGreaterEqual(events, 95)
+            self.assertLessEqual(events, 100)
+        self.watch("heir", least=45)
+        self.assertLessEqual(self.blocks()[0], 50)
+
+    def test_many_threads(self):
+        self.watch("crowd", 2000)
+        guest = self.start("crowd", self.c10, 3000)
+        done = subprocess.run([sys.executable, "-c", check_attach.WITHOUT_BPF, harness.MEMPROF, "attach", str(guest.pid),
+                               "-o", self.folder / "now.mp", "--force"], stderr=subprocess.PIPE, text=True)
+        self.assertIn("too many threads", done.stderr)
+        guest.communicate("\n")
+
     def test_what_others_hide(self):
         self.watch("dark", before=NOBODY)
         self.assertIn("began 20 other processes", self.watch("spawn")[1])

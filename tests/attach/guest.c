@@ -17,19 +17,38 @@
  *     guest many C10 FOLDER N     loads the N libraries of FOLDER
  *     guest user C10              gives up its rights after 0.5 s
  *     guest children C10 N        forks N children, which work, too
- *     guest die C10               kills itself after 0.5 s */
+ *     guest die C10               kills itself after 0.5 s
+ *     guest memfd C10             loads C10 from a file that has no name
+ *     guest gone C10 FOLDER       loads a copy of C10, and removes it
+ *     guest traced C10            a child of its traces it
+ *     guest filter C10            a filter of seccomp kills it for what it does not use itself
+ *     guest renew C10             maps C10's code again at its place after 0.5 s
+ *     guest crowd C10 N           N threads wait beside
+ *     guest root C10 FOLDER       makes FOLDER its root after 0.5 s
+ *     guest space C10 FOLDER      hides FOLDER below an empty one in a mount namespace of its own after 0.5 s
+ *     guest exec C10              runs itself again after 0.5 s, for the other rounds
+ *     guest heir C10              a child does the other rounds after 0.5 s
+ *     guest sharer C10            a child that shares its memory does them, and it waits */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/inotify.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -115,8 +134,40 @@ static void spawn(void)
     }
 }
 
+static void map_again(void)
+{
+    char line[4352], perms[8], path[4097];
+    unsigned long from, to, at;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    while (maps && fgets(line, sizeof line, maps)) {
+        if (sscanf(line, "%lx-%lx %7s %lx %*s %*s %4096s", &from, &to, perms, &at, path) != 5) continue;
+        if (perms[2] != 'x' || !strstr(path, "libc10.so")) continue;
+        int code = open(path, O_RDONLY);
+        if (mmap((void *)from, to - from, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_FIXED, code, (long)at) == MAP_FAILED)
+            die("mmap");
+        close(code);
+    }
+    if (maps) fclose(maps);
+}
+
+static void hide(const char *folder)
+{
+    if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+        mount("none", folder, "tmpfs", 0, NULL))
+        die("mount");
+}
+
 static void change(int round)
 {
+    if (is("renew") && round == 50) map_again();
+    if (is("root") && round == 50 && chroot(word[3])) die("chroot");
+    if (is("space") && round == 50) hide(word[3]);
+    if (is("heir") && round == 50 && fork()) wait(NULL), exit(0);
+    if (is("sharer") && round == 50) {
+        pid_t child = vfork();
+        if (child) waitpid(child, NULL, 0), exit(0);
+    }
+    if (is("exec") && round == 50) execl(word[0], word[0], "rest", word[2], NULL);
     if (is("late") && round == 50) driver = load(word[3]);
     if (is("close") && round == 50) dlclose(driver);
     if (is("again") && round % 40 == 0) driver = load(word[3]);
@@ -131,13 +182,14 @@ static void change(int round)
 static void *work(void *unused)
 {
     (void)unused;
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = is("rest") ? 50 : 0; round < ROUNDS; round++) {
         change(round);
         one(round);
     }
     printf("%d blocks\n", ROUNDS);
     fflush(stdout);
     if (is("first") || is("firsts")) exit(0);
+    if (is("sharer")) _exit(0);
     return NULL;
 }
 
@@ -201,6 +253,52 @@ static void plant(const char *path)
     if (failed) die(path);
 }
 
+static void allow_own(void)
+{
+    static const int own[] = {SYS_clock_nanosleep, SYS_write, SYS_exit_group, SYS_wait4,  SYS_brk,  SYS_newfstatat,
+                              SYS_fstat,           SYS_read,  SYS_mmap,       SYS_munmap, SYS_futex};
+    struct sock_filter code[64] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr))};
+    unsigned short count = 1;
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
+        code[count++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)own[i], 0, 1);
+        code[count++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+    }
+    code[count++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
+    struct sock_fprog program = {count, code};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) die("seccomp");
+}
+
+static void trace(void)
+{
+    pid_t traced = getpid();
+    prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
+    if (fork()) return;
+    if (ptrace(PTRACE_SEIZE, traced, NULL, NULL)) _exit(3);
+    for (int status; waitpid(traced, &status, __WALL) == traced && WIFSTOPPED(status);)
+        ptrace(PTRACE_CONT, traced, NULL, (long)(WSTOPSIG(status) == SIGTRAP ? 0 : WSTOPSIG(status)));
+    _exit(0);
+}
+
+static void *wait_for_ever(void *unused)
+{
+    (void)unused;
+    pause();
+    return NULL;
+}
+
+/* The name of a copy of C10. */
+static const char *copy(void)
+{
+    static char path[4096], bytes[1 << 20];
+    int from = open(word[2], O_RDONLY);
+    ssize_t size = read(from, bytes, sizeof bytes);
+    snprintf(path, sizeof path, "%s/libc10.so", is("gone") ? word[3] : "");
+    int to = is("gone") ? open(path, O_RDWR | O_CREAT, 0755) : memfd_create("libc10.so", 0);
+    if (size < 0 || write(to, bytes, (size_t)size) != size) die("copy");
+    if (is("memfd")) snprintf(path, sizeof path, "/proc/self/fd/%d", to);
+    return path;
+}
+
 static void begin_children(void)
 {
     char path[4096];
@@ -221,10 +319,16 @@ int main(int count, char **words)
     if (count < 3) return 2;
     if (is("swap")) swap();
     prepare();
-    library = load(word[2]);
+    if (is("traced")) trace();
+    library = load(is("memfd") || is("gone") ? copy() : word[2]);
+    if (is("gone")) unlink(copy());
     take = (void *(*)(size_t))dlsym(library, "_ZN3c109alloc_cpuEm");
     report = (void *(*)(void *, void *, size_t))dlsym(library, "_ZN3c1025ProfiledCPUMemoryReporter3NewEPvm");
     give = (void (*)(void *))dlsym(library, "_ZN3c108free_cpuEPv");
+    for (int i = 0; is("crowd") && i < atoi(word[3]); i++)
+        pthread_create(&thread, NULL, wait_for_ever, NULL);
+    if (is("rest")) return work(NULL) != NULL;
+    if (is("filter")) allow_own();
     printf("ready\n");
     fflush(stdout);
     if (is("first")) pthread_create(&thread, NULL, wait_and_work, NULL), pthread_exit(NULL);
@@ -236,7 +340,7 @@ int main(int count, char **words)
         pthread_join(thread, NULL);
     }
     work(NULL);
-    while (wait(NULL) > 0) {
+    while (!is("traced") && wait(NULL) > 0) {
     }
     return 0;
 }
