@@ -41,7 +41,8 @@ class LeftOut:
 
 
 class Module:
-    """A compiled module whose functions all launch one kernel."""
+    """A compiled module whose functions all launch one kernel. FlashInfer's `plan` divides the work of the next launch
+    on the host; its callers only pass on the list of numbers that it answers."""
 
     def __init__(self, launch):
         self._launch = launch
@@ -49,7 +50,10 @@ class Module:
     def __getattr__(self, name):
         if name.startswith("__"):
             raise AttributeError(name)
-        return self._launch
+        return self._plan if name == "plan" else self._launch
 
     def __getitem__(self, name):
         return self._launch
+
+    def _plan(self, *arguments, **named):
+        return [0]

@@ -126,7 +126,7 @@ def _set_up(arguments, engine, model, method="__post_init__"):
         return original(self, *more)
 
     setattr(arguments, method, set_up)
-    _explain(arguments)
+    _explain()
     if engine == "vllm":
         _leave_out_sampler()
     _tell_version(engine)
@@ -134,31 +134,31 @@ def _set_up(arguments, engine, model, method="__post_init__"):
 
 # One sentence in place of a page from vLLM, with advice.
 EXPLAINED = (
-    (r"architecture", "the engine does not know the architecture that the model's config.json names; a newer version may"),
+    (r"recognize this architecture|Model architectures .* not supported",
+     "the engine does not know the architecture that the model's config.json names; a newer version may"),
     (r"World size \((\d+)\).* larger than the number of available GPUs",
      "the server wants {0} GPUs: memprof plan --devices {0} plays as many, up to 8"),
     (r"couldn't connect to 'https://huggingface.co'",
      "the model is no folder here, and huggingface.co is out of reach: a folder with its config.json is enough"),
+    (r"requires a tokenizer|preprocessor_config\.json|[Cc]an't load (image |feature |video )?processor",
+     "a model of images needs its tokenizer and processor files, too; copy them beside config.json, or plan it without "
+     "images: --language-model-only"),
 )
 
 
-def _explain(arguments):
-    original = getattr(arguments, "create_engine_config", None)
-    if original is None:
-        return
+def _explain():
+    """An error that ends the program with such a text is one sentence. Errors that the engine handles stay."""
+    original = sys.excepthook
 
-    @functools.wraps(original)
-    def create_engine_config(self, *more, **named):
-        try:
-            return original(self, *more, **named)
-        except (OSError, ValueError) as trouble:
+    def hook(kind, trouble, *more):
+        if isinstance(trouble, (OSError, ValueError)):
             for pattern, sentence in EXPLAINED:
                 found = re.search(pattern, str(trouble))
                 if found:
-                    raise SystemExit("memprof: " + sentence.format(*found.groups())) from trouble
-            raise
+                    return _say(sentence.format(*found.groups()))
+        return original(kind, trouble, *more)
 
-    arguments.create_engine_config = create_engine_config
+    sys.excepthook = hook
 
 
 def _value(text):

@@ -202,11 +202,13 @@ sys.exit(1)
         self.assertIn("loads dummy, no tokenizer", said)
         (self.model / "tokenizer.json").write_text("{}")
         self.assertIn("loads dummy, a tokenizer", self.plan("-o", self.folder / "second.mp").stdout)
-        (self.model / "config.json").write_text('{"architectures": ["NosuchForCausalLM"]}')
-        result = self.plan("-o", self.folder / "unknown.mp")
-        self.assertIn("the engine does not know the architecture that the model's config.json names", result.stderr)
-        self.assertNotIn("Traceback", result.stderr)
-        self.assertEqual(result.returncode, 1)
+        for kind, said in (("Nosuch", "the engine does not know the architecture that the model's config.json names"),
+                           ("Images", "copy them beside config.json, or plan it without images: --language-model-only")):
+            (self.model / "config.json").write_text('{"architectures": ["%sForCausalLM"]}' % kind)
+            result = self.plan("-o", self.folder / f"{kind}.mp")
+            self.assertIn(said, result.stderr)
+            self.assertNotIn("Traceback", result.stderr)
+            self.assertEqual(result.returncode, 1)
         (self.model / "config.json").unlink()
         result = self.plan("-o", self.folder / "third.mp")
         self.assertIn("has no config.json: copy the model's own there", result.stderr)
@@ -270,11 +272,12 @@ class OfSGLang(harness.TestCase):
         program = ("import sys; sys.path.insert(0, sys.argv[1]); import torch, device; "
                    "from sglang.kernels.jit.utils.compile.loader import load_jit; "
                    "device.take(1); torch.zeros = lambda *_, **__: device.torch.ones(1); "
-                   "import deep_gemm; "
-                   "print(load_jit('norm').forward(1, eps=2), load_jit('norm')['forward'](3), deep_gemm.fp8_gemm_nt(4))")
+                   "import deep_gemm; from flashinfer.jit.core import JitSpec; attention = JitSpec().build_and_load(); "
+                   "assert attention.plan(5) is not None, 'FlashInfer runs only what it has a plan for'; "
+                   "print(attention.run(6), load_jit('norm').forward(1, eps=2), load_jit('norm')['forward'](3), deep_gemm.fp8_gemm_nt(4))")
         result = harness.memprof("plan", "-o", self.path, "--", PYTHON, "-c", program, HERE / "programs",
                                  cwd=self.folder)
-        self.assertEqual(result.stdout, "None None None\n", result.stderr)
+        self.assertEqual(result.stdout, "None None None None\n", result.stderr)
 
 
 harness.main()

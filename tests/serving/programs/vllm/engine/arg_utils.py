@@ -17,8 +17,11 @@ class EngineArgs:
         if not os.path.isdir(self.model):
             raise OSError("We couldn't connect to 'https://huggingface.co' to load the files.")
         with open(os.path.join(self.model, "config.json")) as file:
-            if "Nosuch" in file.read():
-                raise ValueError("the engine does not recognize this architecture")
+            config = file.read()
+        if "Nosuch" in config:
+            raise ValueError("the engine does not recognize this architecture")
+        if "Images" in config:
+            raise ValueError("OddMultiModalProcessor requires a tokenizer and cannot be initialized")
         if self.tensor_parallel_size > 1:
             raise ValueError("World size (16) is larger than the number of available GPUs (1) in this node.")
         return self.max_model_len
