@@ -127,8 +127,6 @@ def _set_up(arguments, engine, model, method="__post_init__"):
 
     setattr(arguments, method, set_up)
     _explain()
-    if engine == "vllm":
-        _leave_out_sampler()
     _tell_version(engine)
 
 
@@ -171,14 +169,6 @@ def _value(text):
         except ValueError:
             pass
     return text
-
-
-def _leave_out_sampler():
-    """FlashInfer would compile its sampler with nvcc at its first use, which takes minutes."""
-    name = "VLLM_USE_FLASHINFER_SAMPLER"
-    if name not in os.environ:
-        os.environ[name] = "0"
-        _say(f"vLLM's own sampler is planned, since FlashInfer's would have to be compiled: {name}=1 plans it")
 
 
 def _wait_for_ranks(module):

@@ -69,6 +69,10 @@ W4A16 = {"quantization_config": {
     "quant_method": "compressed-tensors", "format": "pack-quantized", "ignore": ["lm_head"], "quantization_status": "compressed",
     "config_groups": {"group_0": {"targets": ["Linear"], "input_activations": None, "weights": {
         "dynamic": False, "group_size": 128, "num_bits": 4, "strategy": "group", "symmetric": True, "type": "int"}}}}}
+MXFP4 = {"quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": [
+    "model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"]}}
+YARN = {"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False,
+        "original_max_position_embeddings": 4096}
 FP8, INT8 = compressed("float", "float-quantized"), compressed("int", "int-quantized")
 MODELS = {
     "llama-3.1-8b": llama3(4096, 14336, 32, 32),
@@ -81,6 +85,7 @@ MODELS = {
     "qwen3-8b": qwen3(4096, 12288, 36, 32),
     "qwen3-8b-w4a16": qwen3(4096, 12288, 36, 32, **W4A16),
     "qwen3-8b-awq": qwen3(4096, 12288, 36, 32, dtype="float16", **AWQ),
+    "qwen3-0.6b": qwen3(1024, 3072, 28, 16, tie_word_embeddings=True),
     "qwen3-4b": model("Qwen3ForCausalLM", "qwen3", 151936, 2560, 9728, 36, 32, 8, 40960, head_dim=128,
                       hidden_act="silu", rms_norm_eps=1e-6, rope_theta=1e6, tie_word_embeddings=True,
                       bos_token_id=151643, eos_token_id=151645),
@@ -96,6 +101,11 @@ MODELS = {
     "gemma-2-2b": gemma2(2304, 9216, 26, 8, 4, 256, 256),
     "gemma-2-9b": gemma2(3584, 14336, 42, 16, 8, 256, 256),
     "gemma-2-27b": gemma2(4608, 36864, 46, 32, 16, 128, 144),
+    "gpt-oss-20b": model("GptOssForCausalLM", "gpt_oss", 201088, 2880, 2880, 24, 64, 8, 131072, head_dim=64,
+                         num_local_experts=32, num_experts_per_tok=4, sliding_window=128, initial_context_length=4096,
+                         layer_types=["sliding_attention", "full_attention"] * 12, rope_theta=150000, rope_scaling=YARN,
+                         rms_norm_eps=1e-5, attention_bias=True, swiglu_limit=7.0, hidden_act="silu",
+                         eos_token_id=200002, pad_token_id=199999, **MXFP4),
     "granite-3.3-8b": model("GraniteForCausalLM", "granite", 49159, 4096, 12800, 40, 32, 8, 131072, hidden_act="silu",
                             rms_norm_eps=1e-5, rope_theta=1e7, attention_bias=False, mlp_bias=False,
                             attention_multiplier=0.0078125, embedding_multiplier=12.0, logits_scaling=16.0,
