@@ -1,7 +1,7 @@
 /* Arrays and mipmapped arrays: memory without an address, known by its handle. */
 #include "softgpu/driver/array.h"
 #include "softgpu/driver/call.h"
-#include "softgpu/driver/context.h"
+#include "softgpu/driver/current.h"
 #include "softgpu/driver/device.h"
 #include "softgpu/driver/driver.h"
 #include "softgpu/driver/ledger.h"
@@ -53,7 +53,7 @@ static CUresult create(enum soft_class class, void *to, const CUDA_ARRAY3D_DESCR
     if (!handle) abort();
     *(void **)to = handle;
     struct soft_block *block = soft_add(class, context->device, (uint64_t)(uintptr_t)handle, bytes, context);
-    soft_report_memory(block, SOFT_MEMORY_ALLOCATION, SOFT_MEMORY_ARRAY, NULL, NULL);
+    soft_report_memory(block, SOFT_MEMORY_ALLOCATION, SOFT_MEMORY_ARRAY, NULL);
     return CUDA_SUCCESS;
 }
 
@@ -79,7 +79,7 @@ static CUresult create_mipmap(CUmipmappedArray *to, const CUDA_ARRAY3D_DESCRIPTO
 
 void soft_free_array(struct soft_block *block)
 {
-    soft_report_memory(block, SOFT_MEMORY_RELEASE, SOFT_MEMORY_ARRAY, NULL, NULL);
+    soft_report_memory(block, SOFT_MEMORY_RELEASE, SOFT_MEMORY_ARRAY, NULL);
     soft_give(block->device, block->bytes);
     free((void *)(uintptr_t)block->address);
     soft_remove(block);

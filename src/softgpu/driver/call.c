@@ -1,10 +1,8 @@
 /* One call of the driver from entry to exit: checks whether the driver may be used, and calls the tools. Also the
  * injection at cuInit(). */
 #include "softgpu/driver/call.h"
-#include "softgpu/driver/context.h"
+#include "softgpu/driver/current.h"
 #include "softgpu/driver/driver.h"
-#include "softgpu/driver/share.h"
-#include "softgpu/driver/stream.h"
 
 #include <dlfcn.h>
 #include <inttypes.h>
@@ -20,10 +18,8 @@ static pid_t started_in; /* the process that called cuInit(); in a forked child 
 static __thread struct soft_call *innermost;
 static __thread uint64_t read_back; /* bytes that the running call returned although no kernel computed them */
 static __thread enum softgpu_source read_source;
-static __thread struct {
-    int device;
-    uint32_t shares; /* the shares that grew in the running call: one bit each */
-} grown;
+static __thread char marks[SOFT_MARKS][SOFT_MARK_BYTES]; /* those that the running call left; "": none */
+static __thread bool marked;
 static __thread bool refusing; /* the test makes the running call find no memory */
 
 EXPORTED void softgpu_set_tool(const struct soft_tool *to)
@@ -73,29 +69,26 @@ static void report_read_back(void)
     memprof_mark(text);
 }
 
-void soft_share_changed(int device, enum soft_share share)
+void soft_mark_later(unsigned slot, const char *text)
 {
-    grown.device = device;
-    grown.shares |= 1u << share;
+    snprintf(marks[slot], sizeof marks[slot], "%s", text);
+    marked = true;
 }
 
-static void report_shares(void)
+static void make_marks(void)
 {
-    uint32_t shares = grown.shares;
-    grown.shares = 0;
-    for (int share = 0; share < SOFT_SHARES; share++) {
-        char text[80];
-        if (!(shares & 1u << share)) continue;
-        snprintf(text, sizeof text, "plan: driver %d %" PRIu64 " %s", grown.device,
-                 soft_share_reserved(grown.device, (enum soft_share)share), soft_share_name((enum soft_share)share));
-        memprof_mark(text);
+    marked = false;
+    for (unsigned slot = 0; slot < SOFT_MARKS; slot++) {
+        if (!marks[slot][0]) continue;
+        memprof_mark(marks[slot]);
+        marks[slot][0] = 0;
     }
 }
 
 void soft_exit(struct soft_call *call)
 {
     innermost = call->outer;
-    if (grown.shares && !innermost) report_shares();
+    if (marked && !innermost) make_marks();
     if (read_back) report_read_back();
     if (call->tool && call->cbid && call->tool == __atomic_load_n(&tool, __ATOMIC_ACQUIRE))
         call->tool->call(call, true);
@@ -181,7 +174,7 @@ void soft_report_pool_event(struct soft_pool_event *event)
     to->pool(event);
 }
 
-void soft_report_memory(struct soft_block *block, unsigned operation, unsigned kind, CUstream stream, const char *name)
+void soft_report_memory(struct soft_block *block, unsigned operation, unsigned kind, const char *name)
 {
     soft_report_memory_event(&(struct soft_memory_event){
         .operation = operation,
@@ -190,7 +183,7 @@ void soft_report_memory(struct soft_block *block, unsigned operation, unsigned k
         .bytes = block->bytes,
         .device = block->device < 0 ? 0 : (uint32_t)block->device,
         .context = block->context ? block->context->uid : UINT32_MAX,
-        .stream = stream ? soft_stream_id(stream) : UINT32_MAX,
+        .stream = UINT32_MAX,
         .name = name,
     });
 }

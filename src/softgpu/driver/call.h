@@ -8,18 +8,21 @@
 
 #include "softgpu/cuda_types.h"
 #include "softgpu/driver/driver.h"
+#include "softgpu/driver/ledger.h"
 #include "softgpu/driver_calls.h"
 #include "softgpu/softgpu.h"
 #include "softgpu/tool.h"
 
-/* Called when a share grew: the recording gets a mark when the running call ends. */
-void soft_share_changed(int device, enum soft_share share);
+/* The recording gets this mark, with the present stack, when the outermost running call ends and the lock is released.
+ * A later text of the same slot takes the place of the earlier one. */
+enum { SOFT_MARKS = 8, SOFT_MARK_BYTES = 80 };
+void soft_mark_later(unsigned slot, const char *text);
 
 /* Called when the running call returned bytes to the program that no kernel computed. The recorder gets a mark after
  * the lock is released. */
 void soft_read_back(uint64_t bytes, enum softgpu_source source);
 
-/* ---- the tools' callbacks (call.c) ---- */
+/* ---- the tools' callbacks ---- */
 void soft_enter(struct soft_call *call, uint32_t cbid, const char *name, const void *params);
 void soft_exit(struct soft_call *call);
 
@@ -28,7 +31,7 @@ bool soft_ready(struct soft_call *call);
 
 /* True if the test makes the running call find no memory. */
 bool soft_refusing(void);
-void soft_report_memory(struct soft_block *block, unsigned operation, unsigned kind, CUstream stream, const char *name);
+void soft_report_memory(struct soft_block *block, unsigned operation, unsigned kind, const char *name);
 void soft_report_memory_event(struct soft_memory_event *event);
 void soft_report_pool_event(struct soft_pool_event *event);
 void soft_report_context(unsigned cbid, CUcontext context);
@@ -36,7 +39,6 @@ void soft_inject(void);
 
 /* ---- entries ---- */
 
-#define EXPORTED                                           __attribute__((visibility("default")))
 #define PAIR_TYPE(type, name)                              type name
 #define PAIR_NAME(type, name)                              name
 #define PAIR_FIELD(type, name)                             type name;

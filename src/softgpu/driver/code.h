@@ -19,17 +19,5 @@ struct soft_code {
  * Parts that cannot be read are left as for a small kernel. `whole` false: only the versions are looked up, which costs
  * little. */
 struct soft_code soft_code_of_image(const void *image, const char *kernel, int capability, bool whole);
-/* A function that was passed to a launch: a kernel of a module, or one that a runtime registered. */
-struct soft_kernel {
-    const void *function;
-    struct soft_code code;
-    uint32_t loaded;   /* for share.c: the devices on which it is loaded, one bit each */
-    bool known, whole; /* `code` is known; as a whole */
-};
-/* Finds or makes the kernel, and describes its code. It stays until the next call, the code until soft_code_forget().
- * If a library has no code for the device, stderr says so, once for each library. */
-struct soft_kernel *soft_kernel_of(const void *function, bool whole);
-/* Forgets a kernel's handle, since another kernel may get the same one. */
-void soft_code_forget(const void *function);
-/* Forgets that kernels are loaded on a device. */
-void soft_code_unload(int device);
+/* The least and the greatest capability for which a fat binary has code. `wrapper`: as a program registers it. */
+void soft_code_versions(const void *wrapper, int *least, int *most);

@@ -1,32 +1,25 @@
 /* Contexts, each thread's stack of them, and the blocks that end with a context. */
-#include "softgpu/driver/context.h"
 #include "softgpu/driver/array.h"
 #include "softgpu/driver/call.h"
+#include "softgpu/driver/current.h"
 #include "softgpu/driver/device.h"
 #include "softgpu/driver/driver.h"
 #include "softgpu/driver/ledger.h"
+#include "softgpu/driver/memory.h"
 #include "softgpu/driver/module.h"
 #include "softgpu/driver/pool.h"
 #include "softgpu/driver/share.h"
 #include "softgpu/driver/sharing.h"
+#include "softgpu/driver/stream.h"
 
 #include <stdlib.h>
 
-#define STACK 16
-static __thread CUcontext stack[STACK];
-static __thread int depth;
 static uint32_t contexts;
 
 static uint64_t context_bytes(void)
 {
     const char *text = getenv("SOFTGPU_CONTEXT");
     return text && *text ? strtoull(text, NULL, 0) : (uint64_t)64 << 20;
-}
-
-CUcontext soft_current(void)
-{
-    CUcontext top = depth ? stack[depth - 1] : NULL;
-    return top && __atomic_load_n(&top->alive, __ATOMIC_ACQUIRE) ? top : NULL;
 }
 
 static CUcontext new_context(int device, bool primary)
@@ -58,45 +51,22 @@ static void collect(struct soft_block *block, void *to)
     found->blocks[found->count++] = block;
 }
 
-/* Destroys a context. The handle is never given out again, so that a test notices any further use. */
-static void destroy_context(CUcontext context)
-{
-    soft_report_context(2, context);
-    struct belongings found = {.context = context};
-    soft_each(collect, &found);
-    for (size_t i = 0; i < found.count; i++)
-        soft_destroy(found.blocks[i]);
-    free(found.blocks);
-    __atomic_store_n(&context->alive, false, __ATOMIC_RELEASE);
-    soft_remove(soft_find(SOFT_context, (uint64_t)(uintptr_t)context));
-    soft_give(context->device, context_bytes());
-}
-
-void soft_destroy(struct soft_block *block)
+/* Removes a block whose context ends, and frees its memory as its class requires. */
+static void end(struct soft_block *block)
 {
     switch (block->class) {
     case SOFT_linear:
     case SOFT_pitched:
-        soft_report_memory(block, SOFT_MEMORY_RELEASE, SOFT_MEMORY_DEVICE, NULL, NULL);
-        soft_give(block->device, block->bytes);
-        soft_free_address(block->address, block->bytes);
-        break;
     case SOFT_managed:
-        soft_report_memory(block, SOFT_MEMORY_RELEASE, SOFT_MEMORY_MANAGED, NULL, NULL);
-        free((void *)(uintptr_t)block->address);
-        break;
     case SOFT_pinned:
-        soft_report_memory(block, SOFT_MEMORY_RELEASE, SOFT_MEMORY_PINNED, NULL, NULL);
-        free((void *)(uintptr_t)block->address);
-        break;
+    case SOFT_external_buffer:
+        soft_free_memory(block);
+        return;
     case SOFT_array:
     case SOFT_mipmap:
         soft_free_array(block);
         return;
     case SOFT_ipc:
-    case SOFT_external_buffer:
-        soft_free_address(block->address, block->bytes);
-        break;
     case SOFT_external:
         soft_free_external(block);
         return;
@@ -114,14 +84,28 @@ void soft_destroy(struct soft_block *block)
     soft_remove(block);
 }
 
+/* Destroys a context. The handle is never given out again, so that a test notices any further use. */
+static void destroy_context(CUcontext context)
+{
+    soft_report_context(2, context);
+    struct belongings found = {.context = context};
+    soft_each(collect, &found);
+    for (size_t i = 0; i < found.count; i++)
+        end(found.blocks[i]);
+    free(found.blocks);
+    __atomic_store_n(&context->alive, false, __ATOMIC_RELEASE);
+    soft_remove(soft_find(SOFT_context, (uint64_t)(uintptr_t)context));
+    soft_give(context->device, context_bytes());
+}
+
 static CUresult create(CUcontext *to, CUdevice device)
 {
     if (!to) return CUDA_ERROR_INVALID_VALUE;
     if (!soft_has_device(device)) return CUDA_ERROR_INVALID_DEVICE;
-    if (depth == STACK) return CUDA_ERROR_INVALID_VALUE;
+    if (soft_stack_full()) return CUDA_ERROR_INVALID_VALUE;
     CUcontext context = new_context(device, false);
     if (!context) return CUDA_ERROR_OUT_OF_MEMORY;
-    stack[depth++] = *to = context;
+    soft_push(*to = context);
     return CUDA_SUCCESS;
 }
 
@@ -134,37 +118,37 @@ static CUresult destroy(CUcontext context)
 {
     if (!context || !is_alive(context) || context->primary) return CUDA_ERROR_INVALID_CONTEXT;
     destroy_context(context);
-    if (depth && stack[depth - 1] == context) depth--;
+    if (soft_top() == context) soft_pop();
     return CUDA_SUCCESS;
 }
 
 static CUresult push(CUcontext context)
 {
     if (!context || !is_alive(context)) return CUDA_ERROR_INVALID_CONTEXT;
-    if (depth == STACK) return CUDA_ERROR_INVALID_VALUE;
-    stack[depth++] = context;
+    if (soft_stack_full()) return CUDA_ERROR_INVALID_VALUE;
+    soft_push(context);
     return CUDA_SUCCESS;
 }
 
 static CUresult pop(CUcontext *to)
 {
-    if (!depth) return CUDA_ERROR_INVALID_CONTEXT;
-    depth--;
-    if (to) *to = stack[depth];
+    if (!soft_top()) return CUDA_ERROR_INVALID_CONTEXT;
+    if (to) *to = soft_top();
+    soft_pop();
     return CUDA_SUCCESS;
 }
 
 static CUresult set_current(CUcontext context)
 {
     if (context && !is_alive(context)) return CUDA_ERROR_INVALID_CONTEXT;
-    if (depth) depth--;
-    if (context) stack[depth++] = context;
+    soft_pop();
+    if (context) soft_push(context);
     return CUDA_SUCCESS;
 }
 
 static CUresult get_current(CUcontext *to)
 {
-    *to = depth ? stack[depth - 1] : NULL;
+    *to = soft_top();
     return CUDA_SUCCESS;
 }
 
@@ -179,6 +163,13 @@ static CUresult get_device(CUdevice *device)
 static CUresult synchronize(void)
 {
     if (!soft_current()) return CUDA_ERROR_INVALID_CONTEXT;
+    soft_pools_idle();
+    return CUDA_SUCCESS;
+}
+
+static CUresult synchronize_stream(CUstream stream)
+{
+    if (!soft_is_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
     soft_pools_idle();
     return CUDA_SUCCESS;
 }
@@ -247,6 +238,7 @@ ENTRY(cuDevicePrimaryCtxReset, primary_reset(dev), (CUdevice, dev))
 ENTRY(cuDevicePrimaryCtxReset_v2, primary_reset(dev), (CUdevice, dev))
 ENTRY(cuDevicePrimaryCtxGetState, primary_state(dev, flags, active), (CUdevice, dev), (unsigned *, flags),
       (int *, active))
+ENTRY_BOTH(cuStreamSynchronize, synchronize_stream(hStream), (CUstream, hStream))
 
 EXPORTED CUresult cuCtxSynchronize(void)
 {

@@ -2,7 +2,7 @@
  * functions. */
 #include "softgpu/driver/device.h"
 #include "softgpu/driver/call.h"
-#include "softgpu/driver/context.h"
+#include "softgpu/driver/current.h"
 #include "softgpu/driver/driver.h"
 #include "softgpu/driver/ledger.h"
 #include "softgpu/driver/profile.h"

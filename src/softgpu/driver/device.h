@@ -5,7 +5,20 @@
 #include <stdint.h>
 
 #include "softgpu/cuda_types.h"
-#include "softgpu/softgpu.h"
+#include "softgpu/driver/driver.h"
+#include "softgpu/state.h"
+
+struct soft_device {
+    int physical; /* ordinal without CUDA_VISIBLE_DEVICES */
+    uint64_t total, used;
+    CUcontext primary;
+    unsigned retained;
+    CUmemoryPool default_pool, current_pool;
+    uint64_t graph_used, graph_used_high, graph_reserved, graph_reserved_high;
+};
+
+extern struct soft_device soft_devices[SOFT_DEVICES];
+extern int soft_device_count;
 
 bool soft_has_device(CUdevice device);
 

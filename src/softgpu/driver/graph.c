@@ -5,7 +5,7 @@
  */
 #include "softgpu/driver/graph.h"
 #include "softgpu/driver/call.h"
-#include "softgpu/driver/context.h"
+#include "softgpu/driver/current.h"
 #include "softgpu/driver/device.h"
 #include "softgpu/driver/driver.h"
 #include "softgpu/driver/ledger.h"

@@ -5,7 +5,7 @@
 #include <stddef.h>
 
 #include "softgpu/cuda_types.h"
-#include "softgpu/driver/driver.h"
+#include "softgpu/driver/ledger.h"
 
 /* ---- graphs (graph.c) ---- */
 CUresult soft_capture_alloc(CUgraph graph, int device, CUdeviceptr *address, size_t bytes);

@@ -1,12 +1,11 @@
 /* Kernels, which do nothing: their attributes, and the checks at their launch. */
-#include "softgpu/driver/kernel.h"
 #include "softgpu/driver/call.h"
-#include "softgpu/driver/code.h"
-#include "softgpu/driver/context.h"
+#include "softgpu/driver/capture.h"
+#include "softgpu/driver/current.h"
 #include "softgpu/driver/driver.h"
+#include "softgpu/driver/kernel_code.h"
 #include "softgpu/driver/profile.h"
 #include "softgpu/driver/share.h"
-#include "softgpu/driver/stream.h"
 #include "softgpu/driver/values.h"
 
 enum {
@@ -21,6 +20,14 @@ enum {
     MAX_DYNAMIC_SHARED
 };
 
+/* Any kernel ran on the stream, of the program or of a library: it is a node of a captured graph, and device memory may
+ * no longer have what the program copied there. */
+static void kernel_ran(CUstream stream)
+{
+    soft_values_changed();
+    soft_capture(stream, CU_GRAPH_NODE_TYPE_KERNEL);
+}
+
 static CUresult launch(CUfunction function, CUstream stream, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                        unsigned x, unsigned y, unsigned z)
 {
@@ -28,14 +35,8 @@ static CUresult launch(CUfunction function, CUstream stream, unsigned grid_x, un
         return CUDA_ERROR_INVALID_VALUE;
     if (!soft_kernel_of(function, false)->code.binary) return CUDA_ERROR_NO_BINARY_FOR_GPU;
     if (!soft_share_launch(function)) return CUDA_ERROR_OUT_OF_MEMORY;
-    soft_kernel_ran(stream);
+    kernel_ran(stream);
     return CUDA_SUCCESS;
-}
-
-void soft_kernel_ran(CUstream stream)
-{
-    soft_values_changed();
-    soft_capture(stream, CU_GRAPH_NODE_TYPE_KERNEL);
 }
 
 static CUresult attribute(int *value, int which, const void *function)
@@ -222,4 +223,43 @@ EXPORTED CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned gridDimX, uns
     (void)sharedMemBytes, (void)kernelParams;
     return launch_call("cuLaunchCooperativeKernel", f, hStream,
                        (unsigned[]){gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ});
+}
+
+static CUresult cublas_launch(CUstream stream)
+{
+    if (!soft_share_cublas()) return CUDA_ERROR_OUT_OF_MEMORY;
+    kernel_ran(stream);
+    return CUDA_SUCCESS;
+}
+
+/* softgpu_received() tells what a collective wrote. */
+static CUresult nccl_launch(bool connects, CUstream stream)
+{
+    if (connects && !soft_share_nccl()) return CUDA_ERROR_OUT_OF_MEMORY;
+    soft_capture(stream, CU_GRAPH_NODE_TYPE_KERNEL);
+    return CUDA_SUCCESS;
+}
+
+#define LIBRARY_CALL(name, answer)                                                                                     \
+    struct soft_call call;                                                                                             \
+    soft_enter(&call, 0, name, NULL);                                                                                  \
+    pthread_mutex_lock(&soft_lock);                                                                                    \
+    if (soft_ready(&call)) call.result = (answer);                                                                     \
+    pthread_mutex_unlock(&soft_lock);                                                                                  \
+    soft_exit(&call);                                                                                                  \
+    return call.result
+
+EXPORTED int softgpu_cublas_launch(void *stream)
+{
+    LIBRARY_CALL("softgpu_cublas_launch", cublas_launch(stream));
+}
+
+EXPORTED int softgpu_nccl_launch(bool connects, void *stream)
+{
+    LIBRARY_CALL("softgpu_nccl_launch", nccl_launch(connects, stream));
+}
+
+EXPORTED int softgpu_launch(void *stream)
+{
+    LIBRARY_CALL("softgpu_launch", (kernel_ran(stream), CUDA_SUCCESS));
 }

@@ -1,6 +1,5 @@
 /* The stand-in driver's ledger: the live blocks, found by address, their digests, and the ledger's file. */
 #include "softgpu/driver/ledger.h"
-#include "softgpu/driver/call.h"
 #include "softgpu/driver/driver.h"
 
 #include <inttypes.h>

@@ -7,6 +7,15 @@
 #include "softgpu/driver/driver.h"
 #include "softgpu/softgpu.h"
 
+struct soft_block {
+    struct soft_block *next; /* in the same hash bucket */
+    enum soft_class class;
+    int device; /* ordinal; -1: host memory */
+    uint64_t address, bytes;
+    CUcontext context; /* the context with which it ends; NULL: none */
+    void *more;        /* data of the class, allocated by malloc(), freed with the block */
+};
+
 struct soft_block *soft_add(enum soft_class class, int device, uint64_t address, uint64_t bytes, CUcontext context);
 struct soft_block *soft_find(enum soft_class class, uint64_t address);
 

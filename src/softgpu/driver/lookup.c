@@ -107,10 +107,11 @@ EXPORTED CUresult cuGetExportTable(const void **table, const CUuuid *id)
     Dl_info asker = {0};
     if (id && !memcmp(id, runtime, sizeof runtime) && !__atomic_exchange_n(&said, 1, __ATOMIC_RELAXED)) {
         dladdr(__builtin_return_address(0), &asker);
-        fprintf(stderr,
-                "memprof: %s has NVIDIA's CUDA runtime built in, as pip's CuPy has, which needs NVIDIA's driver: it cannot "
-                "be planned; use a build that loads libcudart.so\n",
-                asker.dli_fname ? asker.dli_fname : "a library");
+        fprintf(
+            stderr,
+            "memprof: %s has NVIDIA's CUDA runtime built in, as pip's CuPy has, which needs NVIDIA's driver: it cannot "
+            "be planned; use a build that loads libcudart.so\n",
+            asker.dli_fname ? asker.dli_fname : "a library");
     }
     if (table) *table = NULL;
     return CUDA_ERROR_NOT_FOUND;

@@ -1,11 +1,15 @@
-/* Linear, pitched, managed, pinned and registered memory. */
+/* Linear, pitched, managed, pinned and registered memory, and copies in it. */
+#include "softgpu/driver/memory.h"
 #include "softgpu/driver/call.h"
-#include "softgpu/driver/context.h"
+#include "softgpu/driver/capture.h"
+#include "softgpu/driver/current.h"
 #include "softgpu/driver/device.h"
 #include "softgpu/driver/driver.h"
 #include "softgpu/driver/graph.h"
 #include "softgpu/driver/ledger.h"
 #include "softgpu/driver/pool.h"
+#include "softgpu/driver/stream.h"
+#include "softgpu/driver/values.h"
 #include "softgpu/driver/vmm.h"
 
 #include <stdlib.h>
@@ -23,7 +27,7 @@ static CUresult hand_out(enum soft_class class, CUdeviceptr *to, uint64_t bytes,
     }
     *to = address;
     struct soft_block *block = soft_add(class, context->device, address, bytes, context);
-    soft_report_memory(block, SOFT_MEMORY_ALLOCATION, SOFT_MEMORY_DEVICE, NULL, NULL);
+    soft_report_memory(block, SOFT_MEMORY_ALLOCATION, SOFT_MEMORY_DEVICE, NULL);
     return CUDA_SUCCESS;
 }
 
@@ -64,6 +68,23 @@ static CUresult alloc_pitch_low(CUdeviceptr_v1 *to, unsigned *pitch, unsigned wi
     return result;
 }
 
+void soft_free_memory(struct soft_block *block)
+{
+    bool on_host = block->class == SOFT_managed || block->class == SOFT_pinned;
+    if (block->class != SOFT_external_buffer)
+        soft_report_memory(block, SOFT_MEMORY_RELEASE,
+                           block->class == SOFT_managed  ? SOFT_MEMORY_MANAGED
+                           : block->class == SOFT_pinned ? SOFT_MEMORY_PINNED
+                                                         : SOFT_MEMORY_DEVICE,
+                           NULL);
+    if (block->class == SOFT_linear || block->class == SOFT_pitched) soft_give(block->device, block->bytes);
+    if (on_host)
+        free((void *)(uintptr_t)block->address);
+    else
+        soft_free_address(block->address, block->bytes);
+    soft_remove(block);
+}
+
 static CUresult free_memory(CUdeviceptr address)
 {
     if (!address) return CUDA_SUCCESS;
@@ -74,7 +95,7 @@ static CUresult free_memory(CUdeviceptr address)
     case SOFT_pitched:
     case SOFT_managed:
     case SOFT_external_buffer:
-        soft_destroy(block);
+        soft_free_memory(block);
         return CUDA_SUCCESS;
     case SOFT_pool:
     case SOFT_pool_import:
@@ -86,6 +107,23 @@ static CUresult free_memory(CUdeviceptr address)
     default:
         return CUDA_ERROR_INVALID_VALUE;
     }
+}
+
+static CUresult free_async(CUdeviceptr address, CUstream stream)
+{
+    if (!soft_is_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
+    if (soft_capturing(stream)) return soft_capture_free(soft_capturing(stream), address);
+    struct soft_block *block = soft_find_like(SOFT_pool, address);
+    if (!block) return CUDA_ERROR_INVALID_VALUE;
+    if (block->class == SOFT_pool || block->class == SOFT_pool_import)
+        soft_free_pool_block(block, stream);
+    else if (block->class == SOFT_graph)
+        soft_free_graph_block(block);
+    else if (block->class == SOFT_linear)
+        soft_free_memory(block);
+    else
+        return CUDA_ERROR_INVALID_VALUE;
+    return CUDA_SUCCESS;
 }
 
 /* Allocates host memory, which the program may touch. Managed memory is host memory here, too, so it takes none of a
@@ -102,7 +140,7 @@ static CUresult alloc_host(enum soft_class class, unsigned kind, uint64_t *to, s
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     *to = (uint64_t)(uintptr_t)memory;
-    soft_report_memory(soft_add(class, device, *to, bytes, context), SOFT_MEMORY_ALLOCATION, kind, NULL, NULL);
+    soft_report_memory(soft_add(class, device, *to, bytes, context), SOFT_MEMORY_ALLOCATION, kind, NULL);
     return CUDA_SUCCESS;
 }
 
@@ -126,7 +164,7 @@ static CUresult free_pinned(void *address)
 {
     struct soft_block *block = soft_find(SOFT_pinned, (uint64_t)(uintptr_t)address);
     if (!block) return CUDA_ERROR_INVALID_VALUE;
-    soft_destroy(block);
+    soft_free_memory(block);
     return CUDA_SUCCESS;
 }
 
@@ -262,6 +300,7 @@ ENTRY(cuMemAllocPitch_v2, alloc_pitch(dptr, pPitch, WidthInBytes, Height), (CUde
       (size_t, WidthInBytes), (size_t, Height), (unsigned, ElementSizeBytes))
 ENTRY(cuMemFree, free_memory(dptr), (CUdeviceptr_v1, dptr))
 ENTRY(cuMemFree_v2, free_memory(dptr), (CUdeviceptr, dptr))
+ENTRY_BOTH(cuMemFreeAsync, free_async(dptr, hStream), (CUdeviceptr, dptr), (CUstream, hStream))
 ENTRY(cuMemAllocManaged, alloc_managed(dptr, bytesize), (CUdeviceptr *, dptr), (size_t, bytesize), (unsigned, flags))
 ENTRY(cuMemAllocHost, alloc_pinned(pp, bytesize), (void **, pp), (unsigned, bytesize))
 ENTRY(cuMemAllocHost_v2, alloc_pinned(pp, bytesize), (void **, pp), (size_t, bytesize))
@@ -271,3 +310,36 @@ ENTRY(cuMemHostRegister, host_register(p, bytesize), (void *, p), (size_t, bytes
 ENTRY(cuMemHostRegister_v2, host_register(p, bytesize), (void *, p), (size_t, bytesize), (unsigned, Flags))
 ENTRY(cuMemHostUnregister, host_unregister(p), (void *, p))
 ENTRY(cuMemHostGetDevicePointer_v2, device_pointer(pdptr, p), (CUdeviceptr *, pdptr), (void *, p), (unsigned, Flags))
+
+static CUresult copy_in(uint64_t to, uint64_t from, uint64_t bytes, CUstream stream)
+{
+    soft_capture(stream, CU_GRAPH_NODE_TYPE_MEMCPY);
+    return soft_copy(to, from, bytes);
+}
+
+static CUresult set_in(uint64_t to, unsigned value, unsigned width, uint64_t count, CUstream stream)
+{
+    soft_capture(stream, CU_GRAPH_NODE_TYPE_MEMSET);
+    return soft_set(to, value, width, count);
+}
+
+#define AT(pointer) ((uint64_t)(uintptr_t)(pointer))
+ENTRY(cuMemcpy, soft_copy(dst, src, ByteCount), (CUdeviceptr, dst), (CUdeviceptr, src), (size_t, ByteCount))
+ENTRY(cuMemcpyAsync, copy_in(dst, src, ByteCount, hStream), (CUdeviceptr, dst), (CUdeviceptr, src), (size_t, ByteCount),
+      (CUstream, hStream))
+ENTRY(cuMemcpyHtoD_v2, soft_copy(dst, AT(src), ByteCount), (CUdeviceptr, dst), (const void *, src), (size_t, ByteCount))
+ENTRY(cuMemcpyHtoDAsync_v2, copy_in(dst, AT(src), ByteCount, hStream), (CUdeviceptr, dst), (const void *, src),
+      (size_t, ByteCount), (CUstream, hStream))
+ENTRY(cuMemcpyDtoH_v2, soft_copy(AT(dst), src, ByteCount), (void *, dst), (CUdeviceptr, src), (size_t, ByteCount))
+ENTRY(cuMemcpyDtoHAsync_v2, copy_in(AT(dst), src, ByteCount, hStream), (void *, dst), (CUdeviceptr, src),
+      (size_t, ByteCount), (CUstream, hStream))
+ENTRY(cuMemcpyDtoD_v2, soft_copy(dst, src, ByteCount), (CUdeviceptr, dst), (CUdeviceptr, src), (size_t, ByteCount))
+ENTRY(cuMemcpyDtoDAsync_v2, copy_in(dst, src, ByteCount, hStream), (CUdeviceptr, dst), (CUdeviceptr, src),
+      (size_t, ByteCount), (CUstream, hStream))
+ENTRY(cuMemsetD8_v2, soft_set(dst, value, 1, N), (CUdeviceptr, dst), (unsigned char, value), (size_t, N))
+ENTRY(cuMemsetD8Async, set_in(dst, value, 1, N, hStream), (CUdeviceptr, dst), (unsigned char, value), (size_t, N),
+      (CUstream, hStream))
+ENTRY(cuMemsetD32Async, set_in(dst, value, 4, N, hStream), (CUdeviceptr, dst), (unsigned, value), (size_t, N),
+      (CUstream, hStream))
+ENTRY(cuStreamWriteValue32, soft_set(addr, value, 4, 1), (CUstream, stream), (CUdeviceptr, addr), (unsigned, value),
+      (unsigned, flags))

@@ -8,9 +8,10 @@
 #include "softgpu/driver/module.h"
 #include "softgpu/driver/call.h"
 #include "softgpu/driver/code.h"
-#include "softgpu/driver/context.h"
+#include "softgpu/driver/current.h"
 #include "softgpu/driver/device.h"
 #include "softgpu/driver/driver.h"
+#include "softgpu/driver/kernel_code.h"
 #include "softgpu/driver/ledger.h"
 #include "softgpu/driver/profile.h"
 
@@ -24,7 +25,6 @@
 #define IMAGE_LEAST 64 /* an image has at least this many bytes, so these may be read */
 
 struct module {
-    struct soft_code code;
     size_t count;
     uint64_t addresses[VARIABLES];
     char *names[VARIABLES]; /* never freed, since records point at them */
@@ -65,8 +65,7 @@ static bool add_variable(struct module *module, CUcontext context, const char *l
     uint64_t address = soft_new_address(bytes);
     struct soft_block *block = soft_add(class, context->device, address, bytes, NULL);
     char *kept = strdup(name);
-    soft_report_memory(block, SOFT_MEMORY_ALLOCATION, managed ? SOFT_MEMORY_MANAGED_STATIC : SOFT_MEMORY_STATIC, NULL,
-                       kept);
+    soft_report_memory(block, SOFT_MEMORY_ALLOCATION, managed ? SOFT_MEMORY_MANAGED_STATIC : SOFT_MEMORY_STATIC, kept);
     module->addresses[module->count] = address;
     module->names[module->count++] = kept;
     return true;
@@ -79,7 +78,7 @@ void soft_free_module(struct soft_block *block)
         struct soft_block *variable = soft_find_like(SOFT_variable, module->addresses[i]);
         bool managed = variable->class == SOFT_managed_variable;
         soft_report_memory(variable, SOFT_MEMORY_RELEASE, managed ? SOFT_MEMORY_MANAGED_STATIC : SOFT_MEMORY_STATIC,
-                           NULL, module->names[i]);
+                           module->names[i]);
         if (!managed) soft_give(variable->device, variable->bytes);
         soft_free_address(variable->address, variable->bytes);
         soft_remove(variable);
@@ -87,14 +86,6 @@ void soft_free_module(struct soft_block *block)
     soft_code_forget((void *)(uintptr_t)block->address);
     free((void *)(uintptr_t)block->address);
     soft_remove(block);
-}
-
-bool soft_module_code(const void *handle, struct soft_code *code)
-{
-    const struct soft_block *block = soft_find_like(SOFT_module, (uint64_t)(uintptr_t)handle);
-    if (!block || (block->class != SOFT_module && block->class != SOFT_library)) return false;
-    *code = ((const struct module *)block->more)->code;
-    return true;
 }
 
 static CUresult load(enum soft_class class, void *to, const char *image)
@@ -110,7 +101,7 @@ static CUresult load(enum soft_class class, void *to, const char *image)
     if (!handle || !module) abort();
     struct soft_block *block = soft_add(class, context->device, (uint64_t)(uintptr_t)handle, 0, context);
     block->more = module;
-    module->code = code;
+    soft_kernel_is(handle, &code);
     for (const char *line = own ? image + sizeof first_line - 1 : NULL; line && *line; line = strchr(line, '\n')) {
         line += *line == '\n';
         if (add_variable(module, context, line)) continue;

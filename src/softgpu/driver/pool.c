@@ -5,7 +5,7 @@
  */
 #include "softgpu/driver/pool.h"
 #include "softgpu/driver/call.h"
-#include "softgpu/driver/context.h"
+#include "softgpu/driver/current.h"
 #include "softgpu/driver/device.h"
 #include "softgpu/driver/driver.h"
 #include "softgpu/driver/graph.h"
@@ -176,23 +176,6 @@ void soft_free_pool_block(struct soft_block *block, CUstream stream)
     if (!--pool->blocks && pool->destroyed) remove_pool(pool);
 }
 
-static CUresult free_async(CUdeviceptr address, CUstream stream)
-{
-    if (!soft_is_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
-    if (soft_capturing(stream)) return soft_capture_free(soft_capturing(stream), address);
-    struct soft_block *block = soft_find_like(SOFT_pool, address);
-    if (!block) return CUDA_ERROR_INVALID_VALUE;
-    if (block->class == SOFT_pool || block->class == SOFT_pool_import)
-        soft_free_pool_block(block, stream);
-    else if (block->class == SOFT_graph)
-        soft_free_graph_block(block);
-    else if (block->class == SOFT_linear)
-        soft_destroy(block);
-    else
-        return CUDA_ERROR_INVALID_VALUE;
-    return CUDA_SUCCESS;
-}
-
 static void trim(struct CUmemPoolHandle_st *pool, uint64_t keep)
 {
     uint64_t needed = soft_round(pool->used, SOFT_GRANULE);
@@ -321,7 +304,6 @@ static CUresult set_pool_at(const CUmemLocation *location, CUmemoryPool pool)
 
 ENTRY_BOTH(cuMemAllocAsync, alloc_on_device(dptr, bytesize, hStream), (CUdeviceptr *, dptr), (size_t, bytesize),
            (CUstream, hStream))
-ENTRY_BOTH(cuMemFreeAsync, free_async(dptr, hStream), (CUdeviceptr, dptr), (CUstream, hStream))
 ENTRY_BOTH(cuMemAllocFromPoolAsync, alloc(dptr, bytesize, pool, hStream), (CUdeviceptr *, dptr), (size_t, bytesize),
            (CUmemoryPool, pool), (CUstream, hStream))
 ENTRY(cuMemPoolCreate, create(pool, poolProps), (CUmemoryPool *, pool), (const CUmemPoolProps *, poolProps))

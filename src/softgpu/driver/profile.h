@@ -6,7 +6,18 @@
 #include "softgpu/driver/code.h"
 #include "softgpu/driver/driver.h"
 
-/* ---- the devices' properties (profile.c) ---- */
+/* Numbers of the profile; 0: not modelled. Most are bytes that the driver and the libraries take. The first is a
+ * switch, the second a number of threads that have local memory. The last is the granularity of memory that multicast
+ * objects share; 0: the device has none. */
+enum soft_profile_share {
+    SOFT_PROFILE_KERNELS,
+    SOFT_PROFILE_LOCAL_THREADS,
+    SOFT_PROFILE_GRAPH_NODE,
+    SOFT_PROFILE_CUBLAS,
+    SOFT_PROFILE_NCCL,
+    SOFT_PROFILE_MULTICAST
+};
+
 void soft_read_profile(void);
 const char *soft_profile_name(void);
 

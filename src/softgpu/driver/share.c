@@ -6,14 +6,14 @@
  */
 #include "softgpu/driver/share.h"
 #include "softgpu/driver/call.h"
-#include "softgpu/driver/context.h"
+#include "softgpu/driver/current.h"
 #include "softgpu/driver/device.h"
 #include "softgpu/driver/driver.h"
-#include "softgpu/driver/kernel.h"
+#include "softgpu/driver/kernel_code.h"
 #include "softgpu/driver/profile.h"
-#include "softgpu/driver/stream.h"
 
-#include "softgpu/driver/code.h"
+#include <inttypes.h>
+#include <stdio.h>
 
 #define PAGE 4096 /* each kernel's code begins at a page */
 /* A thread's local memory in NCCL's kernels: at least that of others, since after NCCL's start no other kernel took
@@ -23,23 +23,15 @@
 static const char *const names[SOFT_SHARES] = {"kernels", "local memory", "graphs", "cuBLAS", "NCCL"};
 static uint64_t used[SOFT_DEVICES][SOFT_SHARES], reserved[SOFT_DEVICES][SOFT_SHARES];
 
-const char *soft_share_name(enum soft_share share)
-{
-    return names[share];
-}
-
-uint64_t soft_share_reserved(int device, enum soft_share share)
-{
-    return reserved[device][share];
-}
-
 bool soft_share_take(int device, enum soft_share share, uint64_t bytes)
 {
     uint64_t needed = soft_round(used[device][share] + bytes, SOFT_GRANULE);
     if (needed > reserved[device][share]) {
         if (!soft_take(SOFT_context, device, needed - reserved[device][share], bytes)) return false;
         reserved[device][share] = needed;
-        soft_share_changed(device, share);
+        char text[SOFT_MARK_BYTES];
+        snprintf(text, sizeof text, "plan: driver %d %" PRIu64 " %s", device, needed, names[share]);
+        soft_mark_later(share, text);
     }
     used[device][share] += bytes;
     return true;
@@ -91,47 +83,19 @@ static uint64_t communicator_bytes(void)
     return granule ? soft_round(bytes, granule) : bytes;
 }
 
-static CUresult library_launch(enum soft_share share, uint64_t bytes, bool takes, CUstream stream)
+bool soft_share_cublas(void)
 {
     CUcontext context = soft_current();
-    if (context && bytes && takes && !soft_share_take(context->device, share, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
-    if (share == SOFT_SHARE_NCCL && takes && context && soft_profile_share(SOFT_PROFILE_KERNELS) &&
-        !take_local(context->device, NCCL_LOCAL))
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    if (share == SOFT_SHARE_NCCL)
-        soft_capture(stream, CU_GRAPH_NODE_TYPE_KERNEL); /* softgpu_received() tells what it wrote */
-    else
-        soft_kernel_ran(stream);
-    return CUDA_SUCCESS;
+    uint64_t bytes = soft_profile_share(SOFT_PROFILE_CUBLAS);
+    return !context || !bytes || reserved[context->device][SOFT_SHARE_CUBLAS] ||
+           soft_share_take(context->device, SOFT_SHARE_CUBLAS, bytes);
 }
 
-static bool lacks_cublas(void)
+bool soft_share_nccl(void)
 {
     CUcontext context = soft_current();
-    return context && !reserved[context->device][SOFT_SHARE_CUBLAS];
-}
-
-#define LIBRARY_CALL(name, answer)                                                                                     \
-    struct soft_call call;                                                                                             \
-    soft_enter(&call, 0, name, NULL);                                                                                  \
-    pthread_mutex_lock(&soft_lock);                                                                                    \
-    if (soft_ready(&call)) call.result = (answer);                                                                     \
-    pthread_mutex_unlock(&soft_lock);                                                                                  \
-    soft_exit(&call);                                                                                                  \
-    return call.result
-
-EXPORTED int softgpu_cublas_launch(void *stream)
-{
-    LIBRARY_CALL("softgpu_cublas_launch",
-                 library_launch(SOFT_SHARE_CUBLAS, soft_profile_share(SOFT_PROFILE_CUBLAS), lacks_cublas(), stream));
-}
-
-EXPORTED int softgpu_nccl_launch(bool connects, void *stream)
-{
-    LIBRARY_CALL("softgpu_nccl_launch", library_launch(SOFT_SHARE_NCCL, communicator_bytes(), connects, stream));
-}
-
-EXPORTED int softgpu_launch(void *stream)
-{
-    LIBRARY_CALL("softgpu_launch", (soft_kernel_ran(stream), CUDA_SUCCESS));
+    uint64_t bytes = communicator_bytes();
+    if (!context) return true;
+    if (bytes && !soft_share_take(context->device, SOFT_SHARE_NCCL, bytes)) return false;
+    return !soft_profile_share(SOFT_PROFILE_KERNELS) || take_local(context->device, NCCL_LOCAL);
 }

@@ -6,8 +6,15 @@
 
 #include "softgpu/driver/driver.h"
 
-const char *soft_share_name(enum soft_share share);
-uint64_t soft_share_reserved(int device, enum soft_share share);
+enum soft_share {
+    SOFT_SHARE_KERNELS,
+    SOFT_SHARE_LOCAL,
+    SOFT_SHARE_GRAPHS,
+    SOFT_SHARE_CUBLAS,
+    SOFT_SHARE_NCCL,
+    SOFT_SHARES
+};
+
 bool soft_share_take(int device, enum soft_share share, uint64_t bytes);
 void soft_share_give(int device, enum soft_share share, uint64_t bytes);
 
@@ -16,3 +23,8 @@ void soft_share_end(int device);
 
 /* Loads a kernel unless it is loaded. False: there is no memory. */
 bool soft_share_launch(const void *function);
+
+/* Take what a library takes of the current device: cuBLAS at its first kernel there, NCCL for each communicator. False:
+ * there is no memory. */
+bool soft_share_cublas(void);
+bool soft_share_nccl(void);

@@ -2,7 +2,7 @@
 #include "softgpu/driver/sharing.h"
 #include "softgpu/driver/array.h"
 #include "softgpu/driver/call.h"
-#include "softgpu/driver/context.h"
+#include "softgpu/driver/current.h"
 #include "softgpu/driver/device.h"
 #include "softgpu/driver/driver.h"
 #include "softgpu/driver/ledger.h"
@@ -69,7 +69,7 @@ static CUresult ipc_close(CUdeviceptr address)
 {
     struct soft_block *block = soft_find(SOFT_ipc, address);
     if (!block) return CUDA_ERROR_INVALID_VALUE;
-    if (!--((struct opened *)block->more)->times) soft_destroy(block);
+    if (!--((struct opened *)block->more)->times) soft_free_external(block);
     return CUDA_SUCCESS;
 }
 
@@ -110,7 +110,10 @@ static CUresult map_mipmap(CUmipmappedArray *to, CUexternalMemory memory,
 
 void soft_free_external(struct soft_block *block)
 {
-    free((void *)(uintptr_t)block->address);
+    if (block->class == SOFT_ipc)
+        soft_free_address(block->address, block->bytes);
+    else
+        free((void *)(uintptr_t)block->address);
     soft_remove(block);
 }
 

@@ -1,6 +1,6 @@
 /* Memory of other processes and interfaces. Under soft_lock. */
 #pragma once
 
-#include "softgpu/driver/driver.h"
+#include "softgpu/driver/ledger.h"
 
 void soft_free_external(struct soft_block *block);

@@ -14,7 +14,6 @@
 #include "softgpu/driver/call.h"
 #include "softgpu/driver/device.h"
 #include "softgpu/driver/driver.h"
-#include "softgpu/driver/stream.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -186,7 +185,7 @@ static void make_up(unsigned char *to, uint64_t from, uint64_t bytes)
     if (policy() != ONES && known) memcpy(to, &expected.value, bytes < 8 ? bytes : 8);
 }
 
-static CUresult copy(uint64_t to, uint64_t from, uint64_t bytes)
+CUresult soft_copy(uint64_t to, uint64_t from, uint64_t bytes)
 {
     if (!bytes) return CUDA_SUCCESS;
     bool to_device = soft_is_device_address(to), from_device = soft_is_device_address(from);
@@ -215,7 +214,7 @@ static CUresult copy(uint64_t to, uint64_t from, uint64_t bytes)
     return CUDA_SUCCESS;
 }
 
-static CUresult set(uint64_t to, unsigned value, unsigned width, uint64_t count)
+CUresult soft_set(uint64_t to, unsigned value, unsigned width, uint64_t count)
 {
     uint64_t bytes = count * width;
     if (!soft_is_device_address(to)) {
@@ -231,36 +230,3 @@ static CUresult set(uint64_t to, unsigned value, unsigned width, uint64_t count)
     free(data);
     return CUDA_SUCCESS;
 }
-
-static CUresult copy_in(uint64_t to, uint64_t from, uint64_t bytes, CUstream stream)
-{
-    soft_capture(stream, CU_GRAPH_NODE_TYPE_MEMCPY);
-    return copy(to, from, bytes);
-}
-
-static CUresult set_in(uint64_t to, unsigned value, unsigned width, uint64_t count, CUstream stream)
-{
-    soft_capture(stream, CU_GRAPH_NODE_TYPE_MEMSET);
-    return set(to, value, width, count);
-}
-
-#define AT(pointer) ((uint64_t)(uintptr_t)(pointer))
-ENTRY(cuMemcpy, copy(dst, src, ByteCount), (CUdeviceptr, dst), (CUdeviceptr, src), (size_t, ByteCount))
-ENTRY(cuMemcpyAsync, copy_in(dst, src, ByteCount, hStream), (CUdeviceptr, dst), (CUdeviceptr, src), (size_t, ByteCount),
-      (CUstream, hStream))
-ENTRY(cuMemcpyHtoD_v2, copy(dst, AT(src), ByteCount), (CUdeviceptr, dst), (const void *, src), (size_t, ByteCount))
-ENTRY(cuMemcpyHtoDAsync_v2, copy_in(dst, AT(src), ByteCount, hStream), (CUdeviceptr, dst), (const void *, src),
-      (size_t, ByteCount), (CUstream, hStream))
-ENTRY(cuMemcpyDtoH_v2, copy(AT(dst), src, ByteCount), (void *, dst), (CUdeviceptr, src), (size_t, ByteCount))
-ENTRY(cuMemcpyDtoHAsync_v2, copy_in(AT(dst), src, ByteCount, hStream), (void *, dst), (CUdeviceptr, src),
-      (size_t, ByteCount), (CUstream, hStream))
-ENTRY(cuMemcpyDtoD_v2, copy(dst, src, ByteCount), (CUdeviceptr, dst), (CUdeviceptr, src), (size_t, ByteCount))
-ENTRY(cuMemcpyDtoDAsync_v2, copy_in(dst, src, ByteCount, hStream), (CUdeviceptr, dst), (CUdeviceptr, src),
-      (size_t, ByteCount), (CUstream, hStream))
-ENTRY(cuMemsetD8_v2, set(dst, value, 1, N), (CUdeviceptr, dst), (unsigned char, value), (size_t, N))
-ENTRY(cuMemsetD8Async, set_in(dst, value, 1, N, hStream), (CUdeviceptr, dst), (unsigned char, value), (size_t, N),
-      (CUstream, hStream))
-ENTRY(cuMemsetD32Async, set_in(dst, value, 4, N, hStream), (CUdeviceptr, dst), (unsigned, value), (size_t, N),
-      (CUstream, hStream))
-ENTRY(cuStreamWriteValue32, set(addr, value, 4, 1), (CUstream, stream), (CUdeviceptr, addr), (unsigned, value),
-      (unsigned, flags))

@@ -4,7 +4,7 @@
  */
 #include "softgpu/driver/vmm.h"
 #include "softgpu/driver/call.h"
-#include "softgpu/driver/context.h"
+#include "softgpu/driver/current.h"
 #include "softgpu/driver/device.h"
 #include "softgpu/driver/driver.h"
 #include "softgpu/driver/ledger.h"

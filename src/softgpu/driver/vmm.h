@@ -3,7 +3,7 @@
 
 #include <stdint.h>
 
-#include "softgpu/driver/driver.h"
+#include "softgpu/driver/ledger.h"
 
 /* ---- arrays (array.c), physical memory (vmm.c), pools (pool.c), modules (module.c) ---- */
 /* The physical memory that is mapped at an address; NULL: none. */

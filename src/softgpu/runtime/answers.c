@@ -62,14 +62,14 @@ static const struct {
 };
 
 static __typeof__(softgpu_expect) *expect;
-static __typeof__(softgpu_is_device_address) *is_device_address;
 static double share = 0.5;
 /* The result of the last kernel that this thread launched. */
 static __thread bool truth;
 static __thread uint64_t truth_at; /* its address; 0: unknown */
 static __thread uint64_t selected;
 
-void softrt_look_at_name(struct softrt_kernel *kernel)
+/* Derives a kernel's facts from its name. */
+static void look_at_name(struct softrt_kernel *kernel)
 {
     kernel->answer = OTHER;
     kernel->follow = softrt_follow_of(kernel->name);
@@ -83,14 +83,8 @@ void softrt_look_at_name(struct softrt_kernel *kernel)
 static void find_driver(void)
 {
     SOFT_DRIVER_FUNCTION(expect, "softgpu_expect");
-    SOFT_DRIVER_FUNCTION(is_device_address, "softgpu_is_device_address");
     const char *text = getenv("SOFTGPU_SELECTED");
     if (text) share = strtod(text, NULL);
-}
-
-bool softrt_is_device_address(uint64_t address)
-{
-    return is_device_address(address);
 }
 
 /* The number of selected elements: at least one, unless there are none or the share is 0. */
@@ -139,9 +133,9 @@ void softrt_expect_answer(const void *function, void *const *arguments)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, find_driver);
-    if (!expect || !is_device_address) return;
+    if (!expect) return;
     struct softrt_kernel kernel;
-    softrt_find_kernel(function, &kernel);
+    softrt_find_kernel(function, look_at_name, &kernel);
     if (kernel.answer == SELECTS && arguments) selected = share_of(arguments[kernel.elements]);
     if (kernel.answer == SELECTS || (kernel.answer == ADDS_SELECTED && selected)) {
         expect(0, 4 | 8, selected);

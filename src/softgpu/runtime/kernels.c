@@ -1,6 +1,5 @@
 /* The kernels that compiled code registers when it is loaded, found by their function. */
 #include "softgpu/runtime/kernels.h"
-#include "softgpu/runtime/answers.h"
 #include "softgpu/runtime/runtime.h"
 
 #include <pthread.h>
@@ -39,7 +38,8 @@ static int by_function(const void *a, const void *b)
     return x->function < y->function ? -1 : x->function > y->function;
 }
 
-bool softrt_find_kernel(const void *function, struct softrt_kernel *kernel)
+bool softrt_find_kernel(const void *function, void (*derive)(struct softrt_kernel *kernel),
+                        struct softrt_kernel *kernel)
 {
     *kernel = (struct softrt_kernel){.function = function};
     pthread_mutex_lock(&lock);
@@ -47,7 +47,7 @@ bool softrt_find_kernel(const void *function, struct softrt_kernel *kernel)
     kernels.sorted = true;
     struct softrt_kernel *found =
         kernels.count ? bsearch(kernel, kernels.at, kernels.count, sizeof *kernel, by_function) : NULL;
-    if (found && !found->answer) softrt_look_at_name(found);
+    if (found && derive && !found->answer) derive(found);
     if (found) *kernel = *found;
     pthread_mutex_unlock(&lock);
     return found != NULL;
@@ -56,7 +56,7 @@ bool softrt_find_kernel(const void *function, struct softrt_kernel *kernel)
 static const void *image_of(const void *function, const char **name)
 {
     struct softrt_kernel kernel;
-    if (!softrt_find_kernel(function, &kernel)) return NULL;
+    if (!softrt_find_kernel(function, NULL, &kernel)) return NULL;
     *name = kernel.name;
     return kernel.wrapper;
 }

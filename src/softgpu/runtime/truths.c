@@ -5,12 +5,14 @@
  * its elements are assumed to be equal. An integer is assumed to differ from the number that it is compared with,
  * unless that number is 0 or 1, as in masks. Names are PyTorch's, as in answers.c.
  */
+#include <pthread.h>
 #include <stdint.h>
 #include <string.h>
 
-#include "softgpu/runtime/answers.h"
+#include "softgpu/driver_function.h"
 #include "softgpu/runtime/runtime.h"
 #include "softgpu/runtime/truths.h"
+#include "softgpu/softgpu.h"
 
 enum follow { NOT_LOOKED_AT, NOTHING, WRITES, FILLS, COPIES, EQUALS, SAME, ORS, ANDS, NOTS };
 
@@ -58,14 +60,23 @@ int softrt_follow_of(const char *name)
     return 0;
 }
 
+static __typeof__(softgpu_is_device_address) *is_device_address;
+
+static void find_driver(void)
+{
+    SOFT_DRIVER_FUNCTION(is_device_address, "softgpu_is_device_address");
+}
+
 /* Finds the first `wanted` device addresses in a row between bytes `from` and `to` of an argument. */
 static const char *addresses_in(const void *argument, size_t from, size_t to, size_t wanted)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, find_driver);
     size_t found = 0;
     for (size_t i = from; i < to; i += sizeof(uint64_t)) {
         uint64_t word;
         memcpy(&word, (const char *)argument + i, sizeof word);
-        found = softrt_is_device_address(word) ? found + 1 : 0;
+        found = is_device_address && is_device_address(word) ? found + 1 : 0;
         if (found == wanted) return (const char *)argument + i - (wanted - 1) * sizeof word;
     }
     return NULL;
