@@ -28,7 +28,8 @@ struct share {
     uint32_t counter, files, own; /* string ids; 0: none */
     uint64_t value, in_files, own_shared;
     bool planned; /* on the host of a plan, which grows by itself */
-    bool shared;  /* the program's own shared memory alone */
+    bool shared;  /* the program's own shared memory alone, or mapped files */
+    bool mapped;
 };
 
 /* The steps in equal parts. The first quarter of the parts is the warm-up. */
@@ -219,7 +220,8 @@ static bool is_explained(const struct mp_leak_findings *findings, double bytes_p
     double explained = 0;
     mp_vec_each (const struct mp_leak_finding, finding, findings) {
         if (mp_leak_is_leak(finding))
-            explained += finding->blocks_per_step * MP_LEAK_BYTES_A_BLOCK + finding->bytes_per_step * (shared ? 1.1 : 0.25);
+            explained +=
+                finding->blocks_per_step * MP_LEAK_BYTES_A_BLOCK + finding->bytes_per_step * (shared ? 1.1 : 0.25);
     }
     return bytes_per_step < explained;
 }
@@ -249,6 +251,7 @@ static bool look_at(const struct mp_model *model, const struct mp_step *steps, u
                                       .missing = "no recorded block explains the growth",
                                       .why = {.test = MP_LEAK_BY_PROCESS, .steps = last},
                                       .shared = share->shared,
+                                      .mapped = share->mapped,
                                       .track = track_of(model, device),
                                       .eta_oom_steps = UINT64_MAX};
     size_t tracks = model->tracks.count;
@@ -311,5 +314,8 @@ void mp_leak_find_hidden(const struct mp_model *model, const struct mp_steps *st
     }
     struct share own = {.counter = host.own, .planned = host.planned, .shared = true};
     if (own.counter && look_at(model, at, places->last, cpu, &own, true, findings, unsure)) host.own = 0;
+    struct share mapped = {
+        .counter = find_counter(model, "cpu", "mapped"), .planned = host.planned, .shared = true, .mapped = true};
+    if (mapped.counter) look_at(model, at, places->last, cpu, &mapped, true, findings, unsure);
     if (host.counter) look_at(model, at, places->last, cpu, &host, true, findings, unsure);
 }

@@ -136,6 +136,7 @@ struct mp_recording {
     uint64_t resident_bytes, shared_bytes, own_shared_bytes; /* last sampled */
     /* For a worker: the most bytes of pages that it shared with its parent, and the most that it has copied of
      * these. */
+    uint64_t next_mapped_ns, mapped_bytes, mapped_pages;
     uint64_t last_private_ns, inherited_bytes, copied_bytes;
     struct mp_device_samples devices;
     char step_at[MP_STEP_AT_ROOM]; /* the function of --step-at, whose calls the recorder marks; "": none */

@@ -140,6 +140,36 @@ static void sample_own_shared(struct mp_recording *recording, uint64_t now)
         sample_one(recording, "cpu/shared/own", now, all > ours ? all - ours : 0, &recording->own_shared_bytes);
 }
 
+/* Bytes of files that the process has mapped to write them for all, from /proc/PID/maps. The kernel may write such
+ * pages to the disk, but the mappings and files stay. Reading the list takes 1 ms for some 1 000
+ * mappings: it is read if the address space has grown or shrunk, and for at most 5 % of the time. */
+static void sample_mapped(struct mp_recording *recording, uint64_t now, uint64_t pages)
+{
+    char path[64], *line = NULL;
+    size_t room = 0;
+    uint64_t all = 0;
+    struct stat spool;
+    if (pages == recording->mapped_pages || now < recording->next_mapped_ns || fstat(recording->spool.fd, &spool))
+        return;
+    recording->mapped_pages = pages;
+    snprintf(path, sizeof path, "/proc/%u/maps", recording->pid);
+    FILE *file = fopen(path, "re");
+    while (file && getline(&line, &room, file) >= 0) {
+        unsigned long long from, to, inode;
+        int at = 0;
+        const char *rights = strchr(line, ' ');
+        if (!rights || strncmp(rights, " rw-s", 5)) continue; /* most of them */
+        if (sscanf(line, "%llx-%llx %*s %*x %*x:%*x %llu %n", &from, &to, &inode, &at) < 3 || line[at] != '/') continue;
+        if (inode != spool.st_ino && strncmp(line + at, "/memfd:", 7) && strncmp(line + at, "/dev/", 5) &&
+            strncmp(line + at, "/SYSV", 5))
+            all += to - from;
+    }
+    free(line);
+    if (file) fclose(file);
+    sample_one(recording, "cpu/mapped", now, all, &recording->mapped_bytes);
+    recording->next_mapped_ns = now + 20 * (mp_clock_monotonic_ns() - now);
+}
+
 /* Resident and shared memory of the process, from /proc/PID/statm (pages). */
 static void sample_memory(struct mp_recording *recording)
 {
@@ -153,14 +183,15 @@ static void sample_memory(struct mp_recording *recording)
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t length = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
     if (fd >= 0) close(fd);
-    unsigned long long resident, shared;
+    unsigned long long pages, resident, shared;
     if (length <= 0) return;
     text[length] = '\0';
-    if (sscanf(text, "%*u %llu %llu", &resident, &shared) != 2 || !resident) return;
+    if (sscanf(text, "%llu %llu %llu", &pages, &resident, &shared) != 3 || !resident) return;
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     sample_one(recording, "cpu/resident", now, resident * page, &recording->resident_bytes);
     sample_one(recording, "cpu/shared", now, shared * page, &recording->shared_bytes);
     sample_own_shared(recording, now);
+    sample_mapped(recording, now, pages);
     sample_copied(recording, now);
 }
 

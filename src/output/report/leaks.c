@@ -80,6 +80,7 @@ static void get_site(struct mp_value *value, const void *of, const void *row)
     value->site = (struct mp_site){.stack = finding->stack, .track = finding->track, .births = 1};
     if (!finding->stack)
         value->text = finding->blocks                    ? "(no stack)"
+                      : finding->mapped                  ? "(mapped files)"
                       : finding->shared                  ? "(shared memory)"
                       : finding->class == MP_LEAK_HIDDEN ? "(nothing recorded)"
                                                          : "(the allocator as a whole)";
@@ -562,14 +563,19 @@ static void put_advice(struct mp_text *text, const struct mp_model *model, const
         "shared memory of the program: multiprocessing.shared_memory, tensors that processes share, files in /dev/shm; "
         "close and unlink what is not used any more";
     struct mp_holders_advised held = {0};
-    bool advised[MP_LEAK_CLASSES + 1] = {false};
+    static const char in_files[] = "files that the program maps to write them: the kernel may write their pages to the "
+                                   "disk, but mappings and files "
+                                   "grow; unmap and cut what is not used any more";
+    bool advised[MP_LEAK_CLASSES + 2] = {false};
     for (size_t i = 0; i < leaks->findings.count; i++) {
         enum mp_leak_class class = leaks->findings.at[i].class;
         bool shared = leaks->findings.at[i].shared, has_host = class == MP_LEAK_HIDDEN && model->host_bytes;
-        bool *said = &advised[shared ? MP_LEAK_CLASSES : class];
+        bool mapped = leaks->findings.at[i].mapped;
+        bool *said = &advised[mapped ? MP_LEAK_CLASSES + 1 : shared ? MP_LEAK_CLASSES : class];
         if (!*said)
             mp_say(text, "%s: %s\n", mp_leak_class_name(class),
-                   shared     ? in_shared
+                   mapped     ? in_files
+                   : shared   ? in_shared
                    : has_host ? beside_host
                               : mp_leak_advice(class));
         *said = true;

@@ -17,13 +17,13 @@ SIZE = 4 << 20
 net = torch.nn.Linear(16, 16)
 
 
-def work(steps, keep):
+def work(steps, keep, pause=0.04):
     for number in range(steps):
         inputs = torch.randn(8, 16)
         with torch.no_grad():
             net(inputs)
         keep(number)
-        time.sleep(0.04)
+        time.sleep(pause)
 
 
 def bytearrays(steps, _):
@@ -66,6 +66,30 @@ def a_file_s_pages(steps, _):
     return 0
 
 
+def a_file_that_grows(steps, _):
+    with tempfile.TemporaryFile(dir="/var/tmp") as file:
+        file.truncate(SIZE)
+        pages = mmap.mmap(file.fileno(), 0)
+
+        def extend(number):
+            pages.resize((number + 2) * SIZE)
+            pages[number * SIZE:(number + 1) * SIZE] = b"x" * SIZE
+        work(steps, extend, 0.1)
+    return SIZE
+
+
+def a_file_that_is_filled(steps, _):
+    """Its mapping stays as it is."""
+    with tempfile.TemporaryFile(dir="/var/tmp") as file:
+        file.truncate(steps * SIZE)
+        pages = mmap.mmap(file.fileno(), 0)
+
+        def fill_next(number):
+            pages[number * SIZE:(number + 1) * SIZE] = b"x" * SIZE
+        work(steps, fill_next, 0.1)
+    return 0
+
+
 def a_window(steps, _):
     kept = {}
     work(steps, lambda number: kept.update({number % 8: bytearray(b"x" * SIZE)}))
@@ -78,7 +102,8 @@ def a_preload(steps, _):
     return 0
 
 
-FUNCTIONS = {function.__name__: function for function in (bytearrays, strings, lists, shared_blocks, a_file_s_pages, a_window,
+FUNCTIONS = {function.__name__: function for function in (bytearrays, strings, lists, shared_blocks, a_file_s_pages,
+                                                           a_file_that_grows, a_file_that_is_filled, a_window,
                                                            a_preload)}
 
 if __name__ == "__main__":
