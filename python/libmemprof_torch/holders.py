@@ -39,7 +39,8 @@ CLIMB_AT_ONCE = 64  # tensors that climb together, and objects whose referrers o
 # every existing reference
 CLIMB_AS_ONE = 16  # so many objects add at most as much to a call as it takes for none
 CLIMB_MOST = 500  # objects above one
-DEAD_NS, DEAD_PERCENT = 2_000, 10  # for each object Python lists; of the budget: the search for what is unreachable
+DEAD_NS, DEAD_PERCENT = 2_000, 10  # for each of the youngest objects; of the budget: the search for what is unreachable
+YOUNG_MOST = 4000  # of them, in a short look
 HOME_MOST = 2000  # objects on the way from one back to it
 LISTED = re.compile(r"[\w.()<>]+\[\*\]")  # the path of a list's entries
 HEAD_START = 8  # levels that one frame's locals are walked before those of the frame that it calls: four attributes
@@ -98,17 +99,17 @@ class Look:
     """One look. `blocks` by address of storages is filled; `complete` says whether the look saw everything, `notes`
     what it left out. `wanted`: addresses of storages; None: all. `last`: frames that may have returned. `under`: (name,
     object) of the only roots; None: the whole program's. `is_short`: walks the program's own names only, and neither
-    lists Python's objects nor climbs from tensors."""
+    lists Python's objects nor climbs from tensors. `collects`: Python's collector is on."""
 
     def __init__(self, torch, wanted=None, budget_ns=BUDGET_NS, saved=None, objects_most=OBJECTS_MOST, last=(),
-                 sees_views=True, census=None, under=None, is_short=False):
+                 sees_views=True, census=None, under=None, is_short=False, collects=True):
         self.torch = torch
         self.base = getattr(torch._C, "TensorBase", None) or torch._C._TensorBase
         self._storage_of = getattr(torch._C, "_data_address", None)  # leaves copy-on-write as it is
         self._wanted = set(wanted) if wanted is not None else None
         self._saved = saved  # SavedHooks
         self._budget_ns, self._objects_most, self._last = budget_ns, objects_most, last
-        self._under, self.is_short = under, is_short
+        self._under, self.is_short, self._cycle = under, is_short, "cycle" if collects else "cycle off"
         self._sees_views = sees_views and not is_short  # PyTorch lets other threads run while views are asked for their storages
         self.blocks, self.notes = {}, []
         self._census, self.counted = census, []  # holders_census.Census; (name, value) of what it counted
@@ -150,7 +151,7 @@ class Look:
         self._hooked = None  # nodes by the addresses of their hooks, where those were asked for
         self._marker = []  # the youngest object there is: what Python lists behind it was made later
         begun = self._spent()
-        self._objects = [] if self.is_short else gc.get_objects() if self._under is None else self._all_under()
+        self._objects = [] if self.is_short else self._by_age() if self._under is None else self._all_under()
         self._referrers_ns = 2 * (self._spent() - begun)  # one call that looks through all of them
         self._frames.read()
         self._kinds = {}
@@ -170,9 +171,10 @@ class Look:
                 break
         del tiers, groups
         self._frames.forget()
-        if self._may_climb():
-            self._settle_dead(dead)
-            dead = None
+        self._until = self._budget_ns * CLIMB_PERCENT // 100
+        self._settle_dead(dead)
+        dead = None
+        if self._left and not self.is_short and self._under is None:  # a few calls find more than a longer walk
             self._climb()
         if self._stop:
             of_some = f" of some {len(self._objects)}" if self._objects else ""
@@ -235,11 +237,6 @@ class Look:
                     holder.tell_bound(bound)
         for holder in found:
             holder.container = None  # it has classes of the program
-
-    def _may_climb(self):
-        """Even if the walk had no time left, a few calls here find more than a longer walk."""
-        self._until = self._budget_ns * CLIMB_PERCENT // 100
-        return bool(self._left) and self._under is None
 
     def _all_under(self):
         """Referring to an object writes to its memory, which a forked child shares with its parent until then."""
@@ -379,15 +376,19 @@ class Look:
     def _find_tensors(self):
         """All tensors with Python objects, and the addresses of those whose holder is wanted. Storages are read only
         when the walk meets them: C++ alone may hold a storage, and may free it meanwhile."""
-        tensor_types = {cls for cls in set(map(type, self._objects)) if self.kind_of(cls) in ("tensor", "storage")}
-        self._tensors, self._found, self._left = {}, [], set()
+        tensor_types, classes = set(), [self.base, self.torch._C.StorageBase]
+        for cls in classes:  # and those that are added meanwhile
+            classes.extend(type.__subclasses__(cls))
+            if self.kind_of(cls) in ("tensor", "storage"):
+                tensor_types.add(cls)
+        self._tensors, self._found, self._left, self._knows_tensors = {}, [], set(), True
         self._tensor_types = tensor_types
-        until = self._budget_ns * FIND_PERCENT // 100
+        until = self._spent() + self._budget_ns * FIND_PERCENT // 100
         asked = {cls for cls in tensor_types if self.kind_of(cls) == "tensor"}
         are_tensors = map(asked.__contains__, map(type, self._objects))
         for found in itertools.compress(self._objects, are_tensors):
             if len(self._tensors) % CLOCK_EVERY == 0 and self._spent() > until and self._tensors:
-                self._stop, self.complete = "out of time", False
+                self._stop, self.complete, self._knows_tensors = "out of time", False, False
                 break
             for address, _, _ in self._addresses_of(found):
                 if self._wanted is None or address in self._wanted:
@@ -397,14 +398,27 @@ class Look:
         if self._wanted is not None:
             self._left = set(self._wanted)
 
+    def _youngest(self):
+        """The objects made last, as many as there is time to ask, oldest first. Garbage that waits for the collector is
+        among them: it has been made since the last full collection, which frees older garbage."""
+        most = YOUNG_MOST if self.is_short else self._budget_ns * DEAD_PERCENT // 100 // DEAD_NS
+        objects = self._by_age(most) if self.is_short else self._objects
+        return objects[-most:] if len(objects) > most > 0 else objects if most else []
+
+    @staticmethod
+    def _by_age(most=0):
+        """Python's objects, the oldest generation first; `most` of each one."""
+        young, middle, old = (gc.get_objects(generation)[-most:] for generation in (0, 1, 2))
+        return old + middle + young
+
     def _unreachable(self):
         """By address, the objects that Python's collector would free now, as it finds them: references to them come
-        only from one another. A program that froze its heap leaves few objects to ask. {}: there are too many."""
-        objects = self._objects
-        if self._under is not None or len(objects) * DEAD_NS > self._budget_ns * DEAD_PERCENT // 100:
-            return {}
+        only from one another. Of the youngest objects only; so a part of the garbage may be missing."""
+        objects = self._youngest() if self._under is None else []
         found = collections.Counter(map(id, self._found))
         found.update(map(id, objects))
+        if objects is not self._objects and self._objects:
+            found.update(map(id, objects))  # each is in both lists
         inside = collections.Counter(map(id, itertools.chain.from_iterable(map(gc.get_referents, objects))))
         alone = [object()]
         for each in alone:
@@ -422,10 +436,17 @@ class Look:
         return dead
 
     def _settle_dead(self, dead):
-        """If the walk was not whole, a graph that it did not meet may hold such tensors, too."""
+        """Storages that only garbage uses, and no other tensor and no graph."""
+        if self.is_short and any(self.kind_of(type(each)) == "tensor" for each in dead.values()):
+            self._objects = self._by_age()
+            self._find_tensors()
+            self._objects = []
+            self._left -= self.blocks.keys()
         tensors = [each for each in self._found if id(each) in dead and self._tensors[id(each)] in self._left]
-        if not tensors or not self.complete and not all(
-                self.base.is_leaf.__get__(each) for each in self._found if self._seen.get(id(each), -1) < 0):
+        if not tensors or not self._knows_tensors:
+            return
+        used = {self._tensors[id(each)] for each in self._found if id(each) not in dead}
+        if not self.complete and not self._add_saved(used, dead):
             return
         above = collections.defaultdict(list)
         for each in dead.values():
@@ -433,6 +454,8 @@ class Look:
                 if id(child) in dead:
                     above[id(child)].append(each)
         for tensor in tensors:
+            if self._tensors[id(tensor)] in used:
+                continue
             group = [tensor]
             seen = {id(tensor)}
             for each in group:  # and those that are added meanwhile
@@ -441,7 +464,29 @@ class Look:
                 group.extend({id(one): one for one in more}.values())
             top = naming.telling(group)
             if self._tensors[id(tensor)] in self._left and len(group) > 1 and id(top) not in self._seen:
-                self._top(top, Edge("cycle", naming.cycle_text(group), None, True))
+                self._top(top, Edge(self._cycle, naming.cycle_text(group), None, True))
+
+    def _add_saved(self, used, dead):
+        """Adds the storages that the graphs of tensors saved, other than those of garbage. False: not all are known."""
+        nodes = [] if self._may_read_graph else None
+        for each in self._found:
+            if not self.base.is_leaf.__get__(each) and id(each) not in dead:
+                if nodes is None or not graphs.has_settled_graph(self.base, each):
+                    return False
+                nodes.append(self.base.grad_fn.__get__(each))
+        seen = set()
+        for node in nodes or ():  # and those that are added meanwhile
+            if id(node) in seen or node is None:
+                continue
+            seen.add(id(node))
+            if len(seen) % CLOCK_EVERY == 0 and self.out_of_time():
+                return False
+            with contextlib.suppress(RuntimeError, AttributeError):
+                for _, saved in self._reader.saved_by(node):
+                    if type(saved) not in PLAIN and self.kind_of(type(saved)) == "tensor":
+                        used.update(address for address, _, _ in self._addresses_of(saved))
+                nodes.extend(each for each, _ in graphs.next_functions(self.torch, node))
+        return True
 
     def address_of(self, tensor):
         """The address of its storage; 0: none."""
@@ -864,7 +909,7 @@ class Look:
             self._top(top, Edge("own graph", saved) if saved else Edge("unseen cycle", home) if home else
                       Edge(what, naming.native_text(top), None, False))
         else:
-            self._top(naming.telling(group), Edge("cycle", naming.cycle_text(group), None, whole))
+            self._top(naming.telling(group), Edge(self._cycle, naming.cycle_text(group), None, whole))
 
     def _way_home(self, top, is_named=False):
         """The shortest way from an object that only native code holds back to it, as a text; None: there is none. Only

@@ -25,7 +25,7 @@ KINDS = ("none", "list", "dict", "attribute", "closure", "local", "default", "ho
 END_OF_PLAN_NS = 60_000_000_000  # a plan's last look should see everything
 END_NS = 2_000_000_000  # with --holders without --budget: nobody waits for the end of a program as for one of its steps
 END_PERCENT = 5  # of the time that the program ran: its last look without --holders, from BUDGET_NS to END_NS
-SHORT = 1 << 31  # MP_HOLDERS_SHORT (src/wire/config.h)
+SHORT, GIVEN = 1 << 31, 1 << 30  # MP_HOLDERS_SHORT and MP_HOLDERS_GIVEN (src/wire/config.h)
 BLOCKS_MOST = 50_000  # that are told of one look
 CHILD_OBJECTS_MOST = 300_000  # that a look in a forked child visits: they are the parent's until they are touched
 PUT_OFF_MOST = 8
@@ -41,9 +41,9 @@ def start(api, torch):
     multiprocessing.util.register_after_fork(looks, Looks.look_where_a_child_ends)
     ask = _Ask(looks)
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(ask))  # the recorder has its address
-    budget_ms = api["holder_ask"](ctypes.cast(ctypes.pythonapi.PyObject_IsTrue, ctypes.c_void_p), id(ask))
-    if budget_ms:
-        looks.budget_ns, looks.at_steps = budget_ms * 1_000_000, True
+    budget = api["holder_ask"](ctypes.cast(ctypes.pythonapi.PyObject_IsTrue, ctypes.c_void_p), id(ask))
+    if budget:
+        looks.budget_ns, looks.at_steps, looks.is_usual = (budget & ~GIVEN) * 1_000_000, True, not budget & GIVEN
         _wake_by_signal(api, looks)
     return looks
 
@@ -99,6 +99,7 @@ class Looks:
         self._began_ns, self._was_short = time.monotonic_ns(), False  # the last look lacked time
         self._puts = 0  # times in a row that a look was put off
         self.budget_ns, self.at_steps = holders.BUDGET_NS, False  # --holders was given
+        self.is_usual = True  # --budget was not given
         self._in_plan, self._last = "MEMPROF_PLAN" in os.environ, holders_last.LastFrames()
 
     def see_who_is_woken(self):
@@ -118,14 +119,10 @@ class Looks:
             if budget_ns:  # less than usual: whoever asks has said so
                 self._look(max(budget_ns, self._more_ns() if budget_ns >= holders.BUDGET_NS and not is_short else 0), is_short)
 
-    def _is_usual(self):
-        """--budget was not given."""
-        return self.budget_ns == holders.BUDGET_NS
-
     def _more_ns(self):
         """After a look without enough time, the next one may take 1 % of the time that the program has run."""
         ran_ns = time.monotonic_ns() - self._began_ns
-        return min(END_NS, ran_ns // 100) if self._was_short and self._is_usual() else 0
+        return min(END_NS, ran_ns // 100) if self._was_short and self.is_usual else 0
 
     def look_where_threads_go_on(self):
         """Python waits for threads before it calls atexit. A thread may wait until an object that main() made is freed,
@@ -165,7 +162,7 @@ class Looks:
         if self._in_plan and not self._is_forked():
             return END_OF_PLAN_NS
         if self.at_steps or self._is_forked():
-            return max(due_ns, END_NS) if self.at_steps and self._is_usual() else due_ns or self.budget_ns
+            return max(due_ns, END_NS) if self.at_steps and self.is_usual else due_ns or self.budget_ns
         return max(self.budget_ns, min(END_NS, (time.monotonic_ns() - self._began_ns) * END_PERCENT // 100))
 
     def _is_forked(self):
@@ -202,9 +199,10 @@ class Looks:
             stopped = self._stop_other_threads(budget_ns / 1e9, 2 * interval)
             most = CHILD_OBJECTS_MOST if self._is_forked() else holders.OBJECTS_MOST
             under = list(holders_names.of_a_worker()) if self._is_forked() and not self.at_steps else None
+            census = None if under or is_short and not self.at_steps else self._census
             self._tell(holders.Look(self._torch, budget_ns=budget_ns, saved=self._saved, objects_most=most,
-                                    last=self._last.frames(), sees_views=not stopped, census=None if under else self._census,
-                                    under=under, is_short=is_short))
+                                    last=self._last.frames(), sees_views=not stopped, census=census, under=under, is_short=is_short,
+                                    collects=was_on))
         except TROUBLE as trouble:
             if is_of_signal(trouble):
                 raise

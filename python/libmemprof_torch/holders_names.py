@@ -500,6 +500,7 @@ _UNNAMED = {"native": ("native code", "native"), "native object": ("native code 
             "lost": ("not found", "unknown"), "lost object": ("not found → {}", "unknown"),
             "own graph": ("a cycle through its own grad_fn, {}", "graph"),
             "cycle": ("a cycle of {} that gc has not collected yet", "unknown"),
+            "cycle off": ("a cycle of {} that gc has not collected yet, as it is off", "unknown"),
             "unseen cycle": (UNSEEN_CYCLE + "{}", "native")}
 
 

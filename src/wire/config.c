@@ -31,6 +31,7 @@ static const struct field {
     {"shim", FIELD_BOOL, offsetof(struct mp_record_config, shim)},
     {"holders", FIELD_BOOL, offsetof(struct mp_record_config, holders)},
     {"holders_ms", FIELD_U32, offsetof(struct mp_record_config, holders_ms)},
+    {"holders_share", FIELD_BOOL, offsetof(struct mp_record_config, holders_share)},
     {"operators", FIELD_BOOL, offsetof(struct mp_record_config, operators)},
     {"operators_from", FIELD_U32, offsetof(struct mp_record_config, operators_from)},
     {"operators_to", FIELD_U32, offsetof(struct mp_record_config, operators_to)},
@@ -55,6 +56,7 @@ void mp_record_config_defaults(struct mp_record_config *config)
                                         .shim = true,
                                         .torch_history = true,
                                         .holders_ms = MP_HOLDERS_MS,
+                                        .holders_share = true,
                                         .depth = MP_DEPTH_DEFAULT};
 }
 

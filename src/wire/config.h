@@ -48,6 +48,7 @@ struct mp_record_config {
     bool force;            /* a file that the program asks for may replace an existing one */
     bool shim;             /* python/libmemprof_torch asks PyTorch for its own data */
     bool holders;          /* look for holders of tensors also at steps, not only at the end */
+    bool holders_share;    /* looks keep within a share of the run's time: --budget was not given */
     bool operators;        /* the log of PyTorch's operators and their tensors */
     bool torch_history;    /* requests to PyTorch's CUDA allocator: requested bytes, stream, pool */
     bool untried_history;  /* torch_history also on versions of PyTorch on which it was never tested */
@@ -71,6 +72,7 @@ struct mp_record_config {
 
 #define MP_HOLDERS_MS      200
 #define MP_HOLDERS_MS_MOST 2000 /* the highest value for --budget; the default after a suspected leak */
+#define MP_HOLDERS_GIVEN   (1 << 30)  /* beside milliseconds: the user chose them by --budget */
 #define MP_HOLDERS_SHORT   (1u << 31) /* beside milliseconds: a look at the program's own names will do */
 
 #define MP_HOST_MEAN (512u << 10) /* as jemalloc and tcmalloc sample by default */

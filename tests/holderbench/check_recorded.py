@@ -467,7 +467,7 @@ class Recorded(harness.TestCase):
         self.assertGreater(found["burst().batches[*]"]["bytes"], 40 << 20)
         path, _ = self.record(program)
         found = {holder["path"]: holder["blocks"] for holder in self.holders_of(path)[0]}
-        self.assertEqual(found, {"main().kept[*]": 12})
+        self.assertEqual(found["main().kept[*]"], 12)
 
     def test_a_thread_that_waits_for_an_object_of_main_ends(self):
         program = self.folder / "waits.py"

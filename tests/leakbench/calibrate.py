@@ -53,7 +53,7 @@ class Table:
 
     def add(self, source, part, leaks, leaks_truly, at=None):
         for place, finding in enumerate(leaks["findings"]):
-            if finding["class"] in ("retained_once", "fragmentation", "bounded"):
+            if finding["class"] in ("retained_once", "fragmentation", "bounded", "garbage"):
                 continue
             right = leaks_truly and (at is None or (place and not self.strict) or finding["class"] == "hidden" or at(finding))
             row = self.said[source][finding["confidence"]]

@@ -20,6 +20,8 @@
 #define WORTH_TIME 50     /* the same for a change that costs time */
 #define COVERED    10     /* of a leak's blocks, fewer than 1/COVERED lack in a change that frees the others */
 
+#define UNHELD_PART 10 /* if less of the peak has no holder, that it has none is no reason to look again */
+
 struct adviser {
     const struct mp_model *model;
     const struct mp_advise_query *query;
@@ -645,6 +647,8 @@ enum mp_status mp_advise_find(const struct mp_model *model, const struct mp_advi
     sort_changes(advise);
     find_fit(&a);
     sort_changes(advise);
+    if (!advise->changes.count) advise->unheld = mp_held_unknown(model, query->track);
+    if (advise->unheld * UNHELD_PART < advise->peak) advise->unheld = 0;
     draw_curves(&a);
     mp_checkpoints_free(a.checkpoints);
     mp_torch_history_free(&a.history);

@@ -34,6 +34,7 @@ struct mp_advise {
     MP_VEC(struct mp_change) changes; /* by saved bytes, most first */
     struct mp_advise_fit fit;
     bool tried;           /* changes were made in runs of the program */
+    uint64_t unheld;      /* mp_held_unknown(), if there are no changes */
     size_t saved_nothing; /* changes that saved nothing in a run, and are left out */
 };
 

@@ -18,6 +18,7 @@ struct finder {
     struct mp_held_causes causes;
     const struct mp_model_holder **row_of; /* by block; NULL: no look found a holder */
     uint32_t *look_at;                     /* by look: number of events before it */
+    unsigned char *is_ended;               /* by block: an earlier change ends it */
     unsigned char *is_dead;                /* by block: its holder is a cycle that no name leads to */
 };
 
@@ -159,8 +160,40 @@ static void propose(const struct finder *f, size_t number, struct mp_changes *ch
             end_dead(f, stack, &change);
     }
     free(stacks);
+    size_t known = 0;
+    for (size_t i = 0; i < change.edits.ends.count; i++) {
+        unsigned char *is_ended = &f->is_ended[change.edits.ends.at[i].block];
+        known += *is_ended;
+        *is_ended = 1;
+    }
+    if (change.edits.ends.count && known == change.edits.ends.count) { /* another name of what an earlier change drops */
+        free(change.variable);
+        mp_edits_free(&change.edits);
+        return;
+    }
     mp_edits_sort(&change.edits);
     mp_vec_add(changes, change);
+}
+
+uint64_t mp_held_unknown(const struct mp_model *model, uint16_t track)
+{
+    const struct mp_window window = mp_window_all(model);
+    struct finder f = {.model = model, .track = track};
+    struct mp_peak peak = {0};
+    struct mp_holders holders = {0};
+    uint64_t unknown = 0;
+    if (model->tracks.at[track].layer != MP_LAYER_TORCH || !mp_model_has_source(model, "shim")) return 0;
+    mp_peak_locate(model, track, &window, false, &peak);
+    mp_holders_find_at(model, track, peak.moment, &holders);
+    for (uint32_t block = 0; block < model->blocks.count; block++) {
+        if (model->blocks.track[block] != track || model->blocks.bytes[block] == MP_BYTES_UNKNOWN ||
+            !lives_at(&f, block, peak.moment))
+            continue;
+        const struct mp_holders_site *site = mp_holders_of(&holders, track, model->blocks.stack[block]);
+        if (!site || mp_holder_awaits_gc(&holders.holders.at[site->first])) unknown += model->blocks.bytes[block];
+    }
+    mp_holders_free(&holders);
+    return unknown;
 }
 
 void mp_held_propose(const struct mp_model *model, uint16_t track, struct mp_changes *changes)
@@ -176,6 +209,7 @@ void mp_held_propose(const struct mp_model *model, uint16_t track, struct mp_cha
         f.row_of = mp_alloc_zeroed(model->blocks.count + 1, sizeof(void *));
         f.look_at = mp_alloc((model->looks.count + 1) * sizeof *f.look_at);
         f.is_dead = mp_alloc_zeroed(model->blocks.count + 1, 1);
+        f.is_ended = mp_alloc_zeroed(model->blocks.count + 1, 1);
         for (size_t i = 0; i < model->holders.count; i++) {
             f.row_of[model->holders.at[i].block] = &model->holders.at[i];
             f.is_dead[model->holders.at[i].block] = is_dead(&f, &model->holders.at[i]);
@@ -187,6 +221,7 @@ void mp_held_propose(const struct mp_model *model, uint16_t track, struct mp_cha
         mp_phases_free(&f.phases);
         free(f.row_of);
         free(f.is_dead);
+        free(f.is_ended);
         free(f.look_at);
     }
     mp_held_causes_free(&f.causes);

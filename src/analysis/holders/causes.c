@@ -14,7 +14,7 @@ struct finder {
     uint32_t moment;
     struct mp_phases phases;
     uint64_t *live_of, *counted_of; /* by stack: bytes at the moment; the part of them that has a cause */
-    unsigned char *frees;           /* by stack: 1: some of its blocks were freed before the moment */
+    unsigned char *leaves; /* mp_holders_leave_garbage() */
     struct mp_held_causes *causes;
 };
 
@@ -31,13 +31,6 @@ static bool is_behind_backward(const struct finder *f, const struct mp_model_hol
         (!last || strcmp(last, ".grad") != 0))
         return false;
     return end < mp_model_events_before(f->model, f->model->looks.at[row->look].time_ns, true);
-}
-
-/* True if nothing shows that the garbage of a look behind the moment was garbage then: no look before found it, and its
- * site had freed nothing, as an object that dies where the program ends. */
-static bool may_have_been_used(const struct finder *f, const struct mp_model_holder *row)
-{
-    return !mp_holder_was_seen(f->model, row, f->moment) && !f->frees[f->model->blocks.stack[row->block]];
 }
 
 /* The path with [*] in place of the keys of entries, so that one entry and many have the same root. */
@@ -95,7 +88,7 @@ static void add_row(struct finder *f, const struct mp_model_holder *row, bool co
     uint32_t stack = blocks->stack[row->block];
     uint64_t bytes = blocks->bytes[row->block];
     if (why == MP_HELD_WHYS || bytes == MP_BYTES_UNKNOWN) return;
-    if (why == MP_HELD_GARBAGE && may_have_been_used(f, row)) return;
+    if (why == MP_HELD_GARBAGE && !f->leaves[stack]) return;
     struct mp_held_cause *cause = cause_of(f, &holder, why);
     f->causes->of_block[row->block] = (uint32_t)(cause - f->causes->at) + 1;
     uint64_t room = f->live_of[stack] - f->counted_of[stack]; /* another look may have seen more than lives now */
@@ -174,10 +167,7 @@ void mp_held_causes_find(const struct mp_model *model, uint16_t track, uint32_t 
     causes->of_block = mp_alloc_zeroed(model->blocks.count + 1, sizeof *causes->of_block);
     f.live_of = mp_alloc_zeroed(model->stacks.count + 1, sizeof *f.live_of);
     f.counted_of = mp_alloc_zeroed(model->stacks.count + 1, sizeof *f.counted_of);
-    f.frees = mp_alloc_zeroed(model->stacks.count + 1, 1);
-    for (uint32_t block = 0; block < model->blocks.count; block++)
-        f.frees[model->blocks.stack[block]] |=
-            model->blocks.track[block] == track && model->blocks.free_event[block] < moment;
+    f.leaves = mp_holders_leave_garbage(model, track, moment);
     for (uint32_t block = 0; block < model->blocks.count; block++)
         if (lives(&f, block) && model->blocks.bytes[block] != MP_BYTES_UNKNOWN)
             f.live_of[model->blocks.stack[block]] += model->blocks.bytes[block];
@@ -190,7 +180,7 @@ void mp_held_causes_find(const struct mp_model *model, uint16_t track, uint32_t 
     }
     mp_phases_free(&f.phases);
     free(looks);
-    free(f.frees);
+    free(f.leaves);
     free(f.live_of);
     free(f.counted_of);
     if (causes->count) sort(model, causes);

@@ -303,28 +303,27 @@ static bool says_something(const struct mp_holders *holders, const struct mp_hol
                                             : first->kind != MP_HOLDER_NATIVE || strcmp(first->path, native_code) > 0;
 }
 
-bool mp_holder_was_seen(const struct mp_model *model, const struct mp_model_holder *row, uint32_t moment)
+static bool row_awaits_gc(const struct mp_model *model, const struct mp_model_holder *row)
 {
-    uint32_t since = row->since < row->look ? row->since : row->look;
-    return since < model->looks.count && mp_model_events_before(model, model->looks.at[since].time_ns, true) <= moment;
+    const struct mp_holder holder = {
+        .path = mp_model_text(model, row->path), .kind = row->kind, .certain = row->certain};
+    return mp_holder_awaits_gc(&holder);
 }
 
-/* True if the site's blocks await Python's collector, and did not yet at the moment, as far as anything shows: the
- * looks found that later, and the site had freed nothing, as an object that dies where the program ends. */
-static bool may_have_been_used(const struct mp_model *model, const struct mp_holders *holders,
-                               const struct mp_holders_site *site, uint32_t moment)
+unsigned char *mp_holders_leave_garbage(const struct mp_model *model, uint16_t track, uint32_t moment)
 {
     const struct mp_model_blocks *blocks = &model->blocks;
-    if (!mp_holder_awaits_gc(&holders->holders.at[site->first])) return false;
-    mp_vec_each (const struct mp_model_holder, row, &model->holders) {
-        bool same = blocks->stack[row->block] == site->stack && blocks->track[row->block] == site->track;
-        if (same && mp_holder_was_seen(model, row, moment)) return false;
-    }
+    unsigned char *leaves = mp_alloc_zeroed(model->stacks.count + 1, 1);
     for (uint32_t block = 0; block < blocks->count; block++)
-        if (blocks->stack[block] == site->stack && blocks->track[block] == site->track &&
-            blocks->free_event[block] < moment)
-            return false;
-    return true;
+        leaves[blocks->stack[block]] |= blocks->track[block] == track && blocks->free_event[block] < moment;
+    mp_vec_each (const struct mp_model_holder, row, &model->holders) {
+        uint32_t since = row->since < row->look ? row->since : row->look;
+        if (blocks->track[row->block] != track || leaves[blocks->stack[row->block]] || since >= model->looks.count)
+            continue;
+        leaves[blocks->stack[row->block]] = mp_model_events_before(model, model->looks.at[since].time_ns, true) <= moment &&
+                                            row_awaits_gc(model, row);
+    }
+    return leaves;
 }
 
 static size_t known_of(const struct mp_holders *holders, const struct mp_holders_site *site)
@@ -357,12 +356,16 @@ void mp_holders_find_at(const struct mp_model *model, uint16_t track, uint32_t m
         holders->sites.at[before] = holders->sites.at[holders->sites.count - 1];
         holders->sites.count = before + 1;
     }
-    for (size_t k = 0; k < holders->sites.count;)
-        if (says_something(holders, &holders->sites.at[k]) &&
-            !may_have_been_used(model, holders, &holders->sites.at[k], moment))
+    unsigned char *leaves = mp_holders_leave_garbage(model, track, moment);
+    for (size_t k = 0; k < holders->sites.count;) {
+        const struct mp_holders_site *site = &holders->sites.at[k];
+        bool may_be = site->track != track || leaves[site->stack] || !mp_holder_awaits_gc(&holders->holders.at[site->first]);
+        if (says_something(holders, site) && may_be)
             k++;
         else
             holders->sites.at[k] = holders->sites.at[--holders->sites.count];
+    }
+    free(leaves);
     mp_vec_free(&all);
     if (holders->sites.count) qsort(holders->sites.at, holders->sites.count, sizeof *holders->sites.at, by_site_bytes);
 }
@@ -433,6 +436,7 @@ static bool is_of_gradients(const char *path)
 
 /* As holders_names.py writes them. */
 static const char gc_cycle[] = "a cycle of ", awaits_gc[] = " that gc has not collected yet";
+static const char gc_is_off[] = " that gc has not collected yet, as it is off";
 
 static const char unseen_cycle[] = "a cycle that gc cannot see: ";
 
@@ -476,6 +480,11 @@ static bool is_gc_cycle(const char *path)
 bool mp_holder_awaits_gc(const struct mp_holder *holder)
 {
     return holder->certain && is_gc_cycle(holder->path);
+}
+
+bool mp_holder_gc_is_off(const struct mp_holder *holder)
+{
+    return strstr(holder->path, gc_is_off) != NULL;
 }
 
 bool mp_holder_is_cycle(const struct mp_holder *holder)

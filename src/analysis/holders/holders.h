@@ -67,8 +67,12 @@ enum mp_holder_use mp_holder_use(const char *path, uint32_t *line);
 size_t mp_holder_variable(const char *path);
 /* True if Python's collector would free the holder: a cycle that no name leads to. */
 bool mp_holder_awaits_gc(const struct mp_holder *holder);
-/* True if a look up to `moment` found what the row says. */
-bool mp_holder_was_seen(const struct mp_model *model, const struct mp_model_holder *row, uint32_t moment);
+/* By stack, 1 if something shows that garbage which a look found was garbage at the moment, too: a look up to then found
+ * some of the site's, or the site had freed a block. Objects that die where the program ends are not. The caller frees
+ * the bytes. */
+unsigned char *mp_holders_leave_garbage(const struct mp_model *model, uint16_t track, uint32_t moment);
+/* True if the program has switched the collector off. */
+bool mp_holder_gc_is_off(const struct mp_holder *holder);
 /* True for such a cycle, and for a cycle through C++, which Python's collector does not see. */
 bool mp_holder_is_cycle(const struct mp_holder *holder);
 /* True if native code holds a graph: one cause for all blocks that the graph saved. */

@@ -118,7 +118,7 @@ static const char *missing_fact(const struct mp_leak_finding *finding, const str
     bool each = finding->births >= MP_LEAK_EACH_STEP * finding->why.steps;
     if (finding->class == MP_LEAK_HIDDEN) return "no recorded block explains the growth";
     if (finding->maybe_request) return "the steps may be one request or forward, whose blocks are freed when it ends";
-    if (awaits_gc(holder)) return "Python's collector frees the blocks once it runs";
+    if (awaits_gc(holder)) return "Python's collector would free the blocks, and the program has switched it off";
     if (guessed) return "the steps are guessed from the order of allocations";
     if (!holder) return "no look for holders found a path to the blocks";
     if (!explains(finding, holder)) return "no look saw most of the blocks at one holder";
@@ -144,11 +144,16 @@ static void leak_confide(struct mp_leak_finding *finding, const struct mp_holder
                                : "it grows more and more slowly, as if its keys came again";
         return;
     }
+    if (finding->class == MP_LEAK_GARBAGE) {
+        finding->confidence = finding->why.freed ? MP_LEAK_CERTAIN : MP_LEAK_PROBABLE;
+        finding->missing = finding->why.freed ? NULL : "the collector has freed none of it so far";
+        finding->eta_oom_steps = UINT64_MAX;
+    }
     if (!mp_leak_is_leak(finding)) return;
     bool rooted = is_from_root(holder);
     finding->maybe_request |= awaits_backward(finding, holder);
     finding->missing = missing_fact(finding, holder, guessed);
-    bool otherwise = finding->maybe_request || awaits_gc(holder) || guessed || (finding->twins.whole && !rooted);
+    bool otherwise = finding->maybe_request || guessed || (finding->twins.whole && !rooted);
     finding->confidence = otherwise          ? MP_LEAK_POSSIBLE
                           : finding->missing ? MP_LEAK_PROBABLE
                                              : MP_LEAK_CERTAIN;
@@ -186,7 +191,9 @@ uint32_t mp_leak_causes_find(const struct mp_model *model, const struct mp_steps
     for (size_t i = 0; i < count; i++) {
         at[i].held = at[i].stack ? mp_holders_of(holders, at[i].track, at[i].stack) : NULL;
         const struct mp_holder *holder = known_holder(holders, at[i].held);
-        if (at[i].class == MP_LEAK_RETENTION && awaits_gc(holder)) at[i].class = MP_LEAK_CYCLE;
+        bool is_made_by_python = at[i].class == MP_LEAK_RETENTION || at[i].class == MP_LEAK_CYCLE;
+        if (is_made_by_python && awaits_gc(holder))
+            at[i].class = mp_holder_gc_is_off(holder) ? MP_LEAK_CYCLE : MP_LEAK_GARBAGE;
         /* Python's collector does not free what a name leads to. */
         if (at[i].class == MP_LEAK_CYCLE && holder && !mp_holder_is_cycle(holder)) at[i].class = MP_LEAK_RETENTION;
         leak_bound(model, steps, holders, stacks, &at[i]);

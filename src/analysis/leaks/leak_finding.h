@@ -10,7 +10,7 @@
 
 #include "analysis/holders/holders.h"
 
-/* The kind of leak that the evidence shows; names in mp_leak_class_name(). The last three classes are reported, but are
+/* The kind of leak that the evidence shows; names in mp_leak_class_name(). The last four classes are reported, but are
  * no leak. */
 enum mp_leak_class {
     MP_LEAK_RETENTION,   /* the program's own objects hold tensors */
@@ -25,6 +25,7 @@ enum mp_leak_class {
     MP_LEAK_FRAGMENTATION, /* an allocator takes more and more from the layer below, while its allocated bytes do not
                             * grow */
     MP_LEAK_BOUNDED,       /* held by bounded containers that are not full */
+    MP_LEAK_GARBAGE,       /* Python's collector, which is on, frees it once it runs */
     MP_LEAK_CLASSES
 };
 

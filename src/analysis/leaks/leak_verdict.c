@@ -70,6 +70,9 @@ enum mp_verdict mp_leak_verdict(const struct mp_model *model, const struct mp_st
     else if (signs->filling)
         SAY("%zu site%s growing, may be bounded; record longer to tell", signs->filling,
             signs->filling == 1 ? " is" : "s are");
+    else if (signs->garbage)
+        SAY("garbage of %zu site%s waits for Python's collector, which has freed none of it so far; record longer to tell",
+            signs->garbage, plural(signs->garbage));
     else if (signs->behind)
         SAY("%zu site%s kept blocks again and again behind the last step, as an evaluation does that keeps its outputs",
             signs->behind, plural(signs->behind));

@@ -14,6 +14,7 @@ struct mp_leak_signs {
     size_t paused;                        /* places that grew, but not lately */
     size_t behind;                        /* sites that kept blocks after the last step */
     size_t filling;                       /* findings that may be bounded */
+    size_t garbage;                       /* findings that Python's collector would free, and has not yet */
     size_t caches;                        /* places that replace a block by a larger one without being leaks */
     uint32_t cache;                       /* stack of one of these */
     bool grows;                           /* the memory between steps rose over the recorded steps */

@@ -21,9 +21,17 @@
  * whose time is not the user's. */
 #define SHARE_OF_RUN  100
 #define SHARE_OF_PLAN 10
-/* A program that has run for less is taken for one of 100 s: its looks may take 1 s, or a short program would have one
- * look, and no holders of its peak. */
+/* A shorter program is taken for one of so many seconds: with --holders its looks may take 1 s, without 0.2 s. Otherwise
+ * a short program would have one look, and no holders of its peak. */
 #define SHARED_LEAST_NS (100 * MP_NS_PER_SECOND)
+#define PEAKS_LEAST_NS  (20 * MP_NS_PER_SECOND)
+/* Looks come at times that grow by a factor, or the peaks of a program's begin would use up the share: whole ones by 2,
+ * so that the last one is seldom older than half the run, and others at peaks by 3/2, without --holders by 3. In a short program, whole looks
+ * take no more than 2/5 of the share at its begin, and the rest as time passes. */
+#define WHOLE_TENTHS 20
+#define PEAK_TENTHS  15
+#define PLAIN_TENTHS 30 /* without --holders */
+#define WHOLE_FIRST  0.4
 
 static struct mp_asker asker;
 static _Atomic uint32_t steps, ooms;
@@ -31,6 +39,8 @@ static atomic_bool step_due, oom_due;
 static _Atomic int64_t blocks, next_blocks = FIRST_BLOCKS, live_bytes, next_peak = PEAK_LEAST;
 /* When the shim began, and times of looks as the thread's own: when one began, all of them, the last of each kind. */
 static _Atomic uint64_t began_ns, look_began_ns, spent_ns, took_ns[2];
+static _Atomic uint64_t ran_at_look, ran_at_whole; /* how long the program had run */
+static atomic_bool is_forked;
 static atomic_bool is_short; /* the running look is */
 static _Atomic uint64_t not_before; /* while Python cannot look, events ask for a look only every 100 ms */
 
@@ -40,28 +50,36 @@ atomic_bool mp_holders_wanted;
 /* False if the user chose --budget: looks then come as often as steps and blocks make them due. */
 static bool has_share(void)
 {
-    return mp_session.config.holders_ms == (*mp_session.config.plan ? MP_HOLDERS_MS_MOST : MP_HOLDERS_MS);
+    return mp_session.config.holders_share;
+}
+
+static uint64_t ran_ns(void)
+{
+    return mp_clock_monotonic_ns() - atomic_load(&began_ns);
 }
 
 /* True if another look of so many nanoseconds keeps all looks within their share. */
-static bool fits_share(uint64_t ns)
+static bool fits_share(uint64_t ns, bool is_whole)
 {
-    uint64_t share = *mp_session.config.plan ? SHARE_OF_PLAN : SHARE_OF_RUN;
-    uint64_t ran = mp_clock_monotonic_ns() - atomic_load(&began_ns);
-    return (atomic_load(&spent_ns) + ns) * share <= (ran > SHARED_LEAST_NS ? ran : SHARED_LEAST_NS);
+    bool plans = *mp_session.config.plan;
+    uint64_t least = plans || mp_session.config.holders ? SHARED_LEAST_NS : PEAKS_LEAST_NS, ran = ran_ns();
+    double shared = ran > least ? (double)ran : (double)least;
+    if (is_whole && !plans && ran < least) shared = WHOLE_FIRST * (double)least + (1 - WHOLE_FIRST) * (double)ran;
+    return (double)(atomic_load(&spent_ns) + ns) * (plans ? SHARE_OF_PLAN : SHARE_OF_RUN) <= shared;
 }
 
-/* A short look walks only the program's own names, in some milliseconds. A whole one also lists all of Python's
- * objects, which takes 0.2 s after `import torch`. The first look is always made. */
+/* A short look walks only the program's own names and the youngest objects, in some 30 milliseconds. A whole one lists
+ * all of Python's objects, which takes 0.2 s after `import torch`. The first look is always made. */
 static bool may_look_shortly(void)
 {
-    return !atomic_load(&spent_ns) || fits_share(atomic_load(&took_ns[true]));
+    return !atomic_load(&spent_ns) || fits_share(atomic_load(&took_ns[true]), false);
 }
 
 static bool may_look_wholly(void)
 {
     uint64_t took = atomic_load(&took_ns[false]);
-    return !has_share() || fits_share(took ? took : MP_HOLDERS_MS * MP_NS_PER_MS);
+    bool is_later = *mp_session.config.plan || ran_ns() * 10 >= atomic_load(&ran_at_whole) * WHOLE_TENTHS;
+    return !has_share() || (is_later && fits_share(took ? took : MP_HOLDERS_MS * MP_NS_PER_MS, true));
 }
 
 /* Records one row in a hook of its own, which waits if the ring is full, as for any event. */
@@ -115,6 +133,7 @@ void mp_holders_forked(bool inside)
     (void)inside;
     atomic_store(&began_ns, mp_clock_monotonic_ns());
     atomic_store(&spent_ns, 0);
+    atomic_store(&is_forked, true);
 }
 
 int mp_holders_ask(int (*ask)(void *), void *context)
@@ -122,7 +141,8 @@ int mp_holders_ask(int (*ask)(void *), void *context)
     atomic_store(&began_ns, mp_clock_monotonic_ns());
     mp_asker_set(&asker, ask, context);
     bool at_steps = mp_session_recording() && mp_session.config.holders;
-    return at_steps ? (int)mp_session.config.holders_ms : 0;
+    int given = mp_session.config.holders_share ? 0 : MP_HOLDERS_GIVEN;
+    return at_steps ? (int)mp_session.config.holders_ms | given : 0;
 }
 
 /* The kernel's struct sigaction, which differs from the C library's. */
@@ -200,6 +220,8 @@ unsigned mp_holders_due(void)
         budget = mp_session.config.holders_ms;
     if (wanted) atomic_store(&not_before, 0); /* it can */
     atomic_store(&is_short, !whole && !may_look_wholly());
+    if (wanted) atomic_store(&ran_at_look, ran_ns());
+    if (wanted && !atomic_load(&is_short)) atomic_store(&ran_at_whole, ran_ns());
     return !wanted ? 0 : atomic_load(&is_short) ? budget | MP_HOLDERS_SHORT : budget;
 }
 
@@ -250,11 +272,19 @@ static void wake_main_thread(void)
         (void)mp_syscall(SYS_tgkill, process, process, SIGURG);
 }
 
+static bool may_look_at_peak(void)
+{
+    if (!has_share()) return true;
+    unsigned tenths = mp_session.config.holders ? PEAK_TENTHS : PLAIN_TENTHS;
+    bool is_later = *mp_session.config.plan || ran_ns() * 10 >= atomic_load(&ran_at_look) * tenths;
+    return is_later && may_look_shortly();
+}
+
 /* The bytes are higher than at any look, and there is time for another one. */
 static bool is_new_peak(int64_t now)
 {
     int64_t next = atomic_load_explicit(&next_peak, memory_order_relaxed);
-    return now >= next && (!has_share() || may_look_shortly()) &&
+    return now >= next && atomic_load_explicit(&asker.ask, memory_order_relaxed) && may_look_at_peak() &&
            atomic_compare_exchange_strong(&next_peak, &next, now + now / GROWN);
 }
 
@@ -263,11 +293,12 @@ void mp_holders_count(int64_t bytes)
     int change = bytes > 0 ? 1 : -1;
     int64_t live = atomic_fetch_add_explicit(&live_bytes, bytes, memory_order_relaxed) + bytes;
     int64_t now = atomic_fetch_add_explicit(&blocks, change, memory_order_relaxed) + change;
-    if (bytes > 0 && is_new_peak(live)) {
+    bool at_peaks = mp_session.config.holders || !atomic_load_explicit(&is_forked, memory_order_relaxed);
+    if (bytes > 0 && at_peaks && is_new_peak(live)) {
         atomic_store(&mp_holders_wanted, true);
         mp_holders_pass_by(false);
     }
-    if (atomic_load_explicit(&steps, memory_order_relaxed)) return;
+    if (!mp_session.config.holders || atomic_load_explicit(&steps, memory_order_relaxed)) return;
     int64_t next = atomic_load_explicit(&next_blocks, memory_order_relaxed);
     if (now < next || (has_share() && !may_look_shortly())) return;
     if (!atomic_compare_exchange_strong(&next_blocks, &next, 2 * now)) return;

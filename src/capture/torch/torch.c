@@ -128,7 +128,7 @@ static void record_usage(void *address, int64_t bytes, uint64_t allocated, uint6
         };
         (bytes > 0 ? mp_record_alloc : mp_record_free)(thread, &block);
     }
-    if (mp_session.config.holders) mp_holders_count(bytes);
+    if (mp_session.config.shim) mp_holders_count(bytes);
     if (bytes > 0) mp_holders_note(is_cpu);
     if (bytes > 0) mp_holders_pass_by(is_cpu);
     mp_hook_leave(thread);

@@ -183,6 +183,7 @@ static int read_options(const struct mp_invocation *invocation, bool plans, stru
     mp_record_config_defaults(config);
     config->free_stacks = mp_given(invocation, MP_OPT_FREE_STACKS);
     config->holders = mp_given(invocation, MP_OPT_HOLDERS);
+    config->holders_share = !mp_given(invocation, MP_OPT_BUDGET);
     config->host_bytes = mp_given(invocation, MP_OPT_HOST) ? MP_HOST_MEAN : 0;
     config->paused = mp_given(invocation, MP_OPT_PAUSED);
     config->force = mp_given(invocation, MP_OPT_FORCE);

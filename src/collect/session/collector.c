@@ -712,8 +712,8 @@ static void serve_metrics(struct mp_collector *collector)
  * look now. */
 static void look_where_suspected(struct mp_collector *collector, struct mp_collected *process)
 {
-    uint32_t given = process->recording->config.holders_ms;
-    struct mp_wished_look wish = {.budget_ms = given == MP_HOLDERS_MS ? MP_HOLDERS_MS_MOST : given,
+    const struct mp_record_config *config = &process->recording->config;
+    struct mp_wished_look wish = {.budget_ms = config->holders_share ? MP_HOLDERS_MS_MOST : config->holders_ms,
                                   .may_be_short = true,
                                   .file = -1,
                                   .connection = -1};

@@ -544,6 +544,7 @@ void mp_advise_json(struct mp_json *json, const char *key, const struct mp_model
     mp_json_known(json, "least_reserved_bytes", has_bound(advise) ? advise->tuning.bound : MP_BYTES_UNKNOWN);
     mp_json_known(json, "replays", reserved ? advise->tuning.replays : MP_BYTES_UNKNOWN);
     mp_json_number(json, "change_count", advise->changes.count);
+    mp_json_number(json, "unheld_bytes", advise->unheld);
     mp_rows_json(json, "changes", &rows);
     mp_object_json(json, "fit",
                    &MP_ROWS(fit_members, &advise->fit, advise->fit.capacity > 0, .unknown = reserved ? 0 : RESERVED));
@@ -563,8 +564,12 @@ static void put_answer(struct mp_text *text, const struct mp_model *model, const
     mp_say(text, "%s",
            advise->changes.count && advise->tried ? "; what lowers it, estimated by a replay and measured in a run:"
            : advise->changes.count                ? "; what would lower it (proved by a replay unless marked ~):"
+           : advise->unheld                       ? ""
            : advise->replayed                     ? "; none of the tried changes would lower it"
                                                   : "; the recording has no allocations that could be replayed");
+    if (advise->unheld)
+        mp_say(text, "; unknown: no look saw what holds `%s` of it; snapshot --holders looks more often, and plan at every "
+                     "peak", mp_bytes(advise->unheld));
     mp_say(text, advise->changes.count ? "\n\n" : "\n");
 }
 

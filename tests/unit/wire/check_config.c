@@ -12,7 +12,7 @@
 #define NUMBERS  offsetof(struct mp_record_config, max_events)
 #define TEXTS    offsetof(struct mp_record_config, step_range)
 /* A new member, of another type or behind the last one, must be added here. */
-_Static_assert(SWITCHES == 19 && NUMBERS == 20 && TEXTS == NUMBERS + 7 * sizeof(uint32_t), "what same() compares");
+_Static_assert(SWITCHES == 20 && NUMBERS == 20 && TEXTS == NUMBERS + 7 * sizeof(uint32_t), "what same() compares");
 
 static void same(const struct mp_record_config *a, const struct mp_record_config *b)
 {
