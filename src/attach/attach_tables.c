@@ -16,7 +16,7 @@ static bool have_room(struct mp_attach_tables *tables, enum mp_spool_table_id id
     if (*count + more > atomic_load(&table->committed)) (void)mp_spool_file_grow(tables->spool);
     if (*count + more <= atomic_load(&table->committed)) return true;
     _Atomic uint64_t *lost =
-        id == MP_TABLE_STRINGS ? &tables->spool->header->lost_strings : &tables->spool->header->lost_stacks;
+        id == MP_TABLE_STRINGS ? &tables->spool->header->losses.lost_strings : &tables->spool->header->losses.lost_stacks;
     atomic_fetch_add(lost, 1);
     return false;
 }
@@ -188,7 +188,7 @@ uint32_t mp_attach_node(struct mp_attach_tables *tables, const struct mp_attach_
         outer_from = all - tables->depth / 4;
         cut = true;
     }
-    if (cut) atomic_fetch_add(&tables->spool->header->truncated_stacks, 1);
+    if (cut) atomic_fetch_add(&tables->spool->header->losses.truncated_stacks, 1);
     uint32_t node = 0;
     for (size_t i = all; i-- > outer_from;)
         node = enter(tables, &merged[i], node);

@@ -164,6 +164,21 @@ struct mp_spool_look {
     _Atomic uint32_t budget_ms; /* the most time that the look may take; MP_HOLDERS_SHORT: short if time is short */
 };
 
+/* What the recorder could not record, and why. */
+struct mp_spool_losses {
+    _Atomic uint64_t dropped_no_ring;        /* events of threads for which no ring was free */
+    _Atomic uint64_t dropped_no_track;       /* the table of tracks is full */
+    _Atomic uint64_t dropped_no_memory;      /* events of threads without memory for their data or their ring */
+    _Atomic uint64_t dropped_inside;         /* events that came during a hook of their thread, or during its attach */
+    _Atomic uint64_t dropped_unattached;     /* events before the system had a descriptor or memory for attaching */
+    _Atomic uint64_t dropped_refused;        /* 1: the system refused a call, and recording ended with this event */
+    _Atomic uint64_t left_hooks;             /* hooks that the program left by a jump; the event of each is lost */
+    _Atomic uint64_t truncated_stacks, unmatched_stacks, lost_stacks; /* lost: no room in the tables */
+    _Atomic uint64_t doubtful_calls;     /* events that may have begun another call of the function of --step-at */
+    _Atomic uint64_t lost_strings;       /* names for which the tables had no room */
+    _Atomic uint64_t without_lock;       /* stacks, names and driver blocks left out since a lock could not be taken */
+};
+
 struct mp_spool_header {
     uint64_t magic;
     uint32_t version;
@@ -206,17 +221,7 @@ struct mp_spool_header {
     _Atomic uint32_t program_left;           /* 1: the program ran its exit handlers */
     _Atomic uint32_t rung;                   /* 1: the doorbell was rung and the collector has not yet noticed */
     _Atomic uint32_t ring_waiters;           /* threads that are waiting for a ring */
-    _Atomic uint64_t dropped_no_ring;        /* events of threads for which no ring was free */
-    _Atomic uint64_t dropped_no_track;       /* the table of tracks is full */
-    _Atomic uint64_t dropped_no_memory;      /* events of threads without memory for their data or their ring */
-    _Atomic uint64_t dropped_inside;         /* events that came during a hook of their thread, or during its attach */
-    _Atomic uint64_t dropped_unattached;     /* events before the system had a descriptor or memory for attaching */
-    _Atomic uint64_t dropped_refused;        /* 1: the system refused a call, and recording ended with this event */
-    _Atomic uint64_t left_hooks;             /* hooks that the program left by a jump; the event of each is lost */
-    _Atomic uint64_t truncated_stacks, unmatched_stacks, lost_stacks; /* lost: no room in the tables */
-    _Atomic uint64_t doubtful_calls;     /* events that may have begun another call of the function of --step-at */
-    _Atomic uint64_t lost_strings;       /* names for which the tables had no room */
-    _Atomic uint64_t without_lock;       /* stacks, names and driver blocks left out since a lock could not be taken */
+    struct mp_spool_losses losses;
     _Atomic uint32_t sources;            /* bits: enum mp_source */
     _Atomic uint32_t has_cuda_allocator; /* 1: PyTorch's CUDA allocator was loaded when the driver refused memory of a
                                           * device */

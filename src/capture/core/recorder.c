@@ -36,7 +36,7 @@ struct mp_thread *mp_hook_enter(void)
         if (thread->no_memory)
             mp_session_no_memory();
         else
-            atomic_fetch_add(&mp_session.header->dropped_no_ring, 1);
+            atomic_fetch_add(&mp_session.header->losses.dropped_no_ring, 1);
         mp_hook_leave(thread);
         return NULL;
     }
@@ -194,7 +194,7 @@ static bool leaves_out(struct mp_thread *thread, const struct mp_block_facts *bl
 static bool has_track(const struct mp_block_facts *block)
 {
     if (__builtin_expect(block->track != MP_TRACK_NONE, 1)) return true;
-    atomic_fetch_add(&mp_session.header->dropped_no_track, 1);
+    atomic_fetch_add(&mp_session.header->losses.dropped_no_track, 1);
     return false;
 }
 

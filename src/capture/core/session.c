@@ -306,10 +306,10 @@ static void begin_recording(struct mp_session_page *page)
     recorded = (uint32_t)mp_getpid();
     if (mp_session.inherited && mp_is_here(mp_session.inherited)) mp_munmap(mp_session.inherited, MP_DOORBELL_BYTES);
     mp_session.inherited = NULL;
-    atomic_fetch_add(&mp_session.header->dropped_inside, atomic_exchange(&page->dropped_early, 0));
+    atomic_fetch_add(&mp_session.header->losses.dropped_inside, atomic_exchange(&page->dropped_early, 0));
     atomic_store(&page->generation, ++generations);
     atomic_store(&page->recording, 1);
-    atomic_fetch_add(&mp_session.header->dropped_unattached, atomic_exchange(&page->dropped_unattached, 0));
+    atomic_fetch_add(&mp_session.header->losses.dropped_unattached, atomic_exchange(&page->dropped_unattached, 0));
     atomic_store(&mp_session.pending, false);
 }
 
@@ -334,7 +334,7 @@ void mp_session_count_unattached(void)
     if (!page || !atomic_load(&page->attach_after)) return;
     atomic_fetch_add(&page->dropped_unattached, 1);
     if (atomic_load(&page->recording))
-        atomic_fetch_add(&mp_session.header->dropped_unattached, atomic_exchange(&page->dropped_unattached, 0));
+        atomic_fetch_add(&mp_session.header->losses.dropped_unattached, atomic_exchange(&page->dropped_unattached, 0));
 }
 
 static bool must_wait(const struct mp_session_page *page)
@@ -409,13 +409,13 @@ void mp_session_note(const char *text)
 void mp_session_without_lock(void)
 {
     struct mp_spool_header *header = mp_session.header;
-    if (header) atomic_fetch_add(&header->without_lock, 1);
+    if (header) atomic_fetch_add(&header->losses.without_lock, 1);
 }
 
 void mp_session_no_memory(void)
 {
     struct mp_spool_header *header = mp_session.header;
-    bool is_first = !atomic_fetch_add(&header->dropped_no_memory, 1);
+    bool is_first = !atomic_fetch_add(&header->losses.dropped_no_memory, 1);
     bool any = atomic_load(&header->rings_used) > 1 || atomic_load(&header->rings[0].head);
     if (is_first && !any) leave_refusal(ENOMEM); /* without this report, the process would appear nowhere */
 }
@@ -428,7 +428,7 @@ void mp_session_refused(const char *call)
     int reason = errno;
     if ((reason != EPERM && reason != ENOSYS && reason != EACCES) || !atomic_exchange(&mp_session.page->recording, 0))
         return;
-    atomic_store(&mp_session.header->dropped_refused, 1);
+    atomic_store(&mp_session.header->losses.dropped_refused, 1);
     size_t length = strlen(call);
     memcpy(text, before, sizeof before - 1);
     memcpy(text + sizeof before - 1, call, length);

@@ -182,7 +182,7 @@ static bool have_space(enum mp_spool_table_id id, uint64_t more)
         open_table(id, need, atomic_load_explicit(&table->committed, memory_order_acquire)))
         return true;
     if (id != MP_TABLE_TRACKS) /* for tracks, the caller counts the lost events */
-        atomic_fetch_add(id == MP_TABLE_STRINGS ? &header->lost_strings : &header->lost_stacks, 1);
+        atomic_fetch_add(id == MP_TABLE_STRINGS ? &header->losses.lost_strings : &header->losses.lost_stacks, 1);
     return false;
 }
 
@@ -343,7 +343,7 @@ uint32_t mp_table_string_locked(const char *text, size_t length)
     uint32_t *slot, known = look_up(MP_TABLE_STRINGS, text, length, &slot);
     if (known) return known - 1;
     uint64_t bytes = (sizeof(uint32_t) + length + 3) & ~UINT64_C(3);
-    if (!slot) atomic_fetch_add(&mp_session.header->lost_strings, 1);
+    if (!slot) atomic_fetch_add(&mp_session.header->losses.lost_strings, 1);
     if (!slot || !have_space(MP_TABLE_STRINGS, bytes) || !still_ours()) return 0;
     uint64_t end = atomic_load_explicit(&table_of(MP_TABLE_STRINGS)->count, memory_order_relaxed);
     if (!is_open(MP_TABLE_STRINGS, end + bytes)) return 0;

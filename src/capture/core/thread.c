@@ -26,7 +26,7 @@ static void leave_behind(void)
 {
     struct mp_session_page *page = mp_session.page;
     mp_lock *locks[] = {&page->table_lock, &page->module_lock, &page->question_lock};
-    atomic_fetch_add(&mp_session.header->left_hooks, 1);
+    atomic_fetch_add(&mp_session.header->losses.left_hooks, 1);
     for (size_t i = 0; i < sizeof locks / sizeof *locks; i++)
         if (mp_lock_is_own(locks[i])) mp_lock_release(locks[i]);
 }
@@ -175,7 +175,7 @@ __attribute__((noinline)) bool mp_thread_was_left(struct mp_thread *thread, uint
 {
     int saved = errno;
     bool left = forget_if_left(thread, frame);
-    if (!left) atomic_fetch_add(&mp_session.header->dropped_inside, 1);
+    if (!left) atomic_fetch_add(&mp_session.header->losses.dropped_inside, 1);
     errno = saved;
     return left;
 }

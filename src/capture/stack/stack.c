@@ -199,7 +199,7 @@ static uint32_t enter_path(struct mp_stack_room *room, size_t count, bool cut, b
         outer_from = count - depth / 4;
         cut = true;
     }
-    if (cut) count_in_header(&mp_session.header->truncated_stacks);
+    if (cut) count_in_header(&mp_session.header->losses.truncated_stacks);
     uint32_t node = root;
     for (size_t i = count; i-- > outer_from;)
         node = mp_table_node_locked(node, frame_id(room, &room->merged[i]));
@@ -292,8 +292,8 @@ static uint32_t root_node(const struct mp_backward *root)
 
 static uint64_t lost_so_far(void)
 {
-    return atomic_load_explicit(&mp_session.header->lost_stacks, memory_order_relaxed) +
-           atomic_load_explicit(&mp_session.header->lost_strings, memory_order_relaxed);
+    return atomic_load_explicit(&mp_session.header->losses.lost_stacks, memory_order_relaxed) +
+           atomic_load_explicit(&mp_session.header->losses.lost_strings, memory_order_relaxed);
 }
 
 /* Adds a new path to the tables. MP_TAG_NONE: no room or no lock now. Only the last part holds the table lock, since
@@ -305,7 +305,7 @@ static uint32_t enter_stack(struct mp_stack_room *room, const struct mp_backward
     struct mp_pairing pairing = mp_merge_pair(&mp_interpreter_ranges, native, python);
     if (pairing.unequal && native->count && learn_loop(&room->known, python))
         pairing = mp_merge_pair(&mp_interpreter_ranges, native, python);
-    if (pairing.unequal && native->count) count_in_header(&mp_session.header->unmatched_stacks);
+    if (pairing.unequal && native->count) count_in_header(&mp_session.header->losses.unmatched_stacks);
     uint32_t count = mp_merge(&mp_interpreter_ranges, native, python, &pairing, room->merged, MP_MERGED_MAX);
     if (!mp_tables_lock()) return MP_TAG_NONE;
     uint64_t lost = lost_so_far();
@@ -385,7 +385,7 @@ static void look_for_call(struct mp_thread *thread)
     uint32_t name = 0;
     enum mp_python_calls_answer answer = mp_python_call(&mp_stack_thread(thread)->calls, &name);
     if (answer == MP_PYTHON_CALL_BEGINS) thread->call = name;
-    if (answer == MP_PYTHON_CALL_MAY_BEGIN) count_in_header(&mp_session.header->doubtful_calls);
+    if (answer == MP_PYTHON_CALL_MAY_BEGIN) count_in_header(&mp_session.header->losses.doubtful_calls);
 }
 
 struct mp_captured mp_stack_capture(struct mp_thread *thread, bool may_call_python)

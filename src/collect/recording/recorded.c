@@ -82,10 +82,10 @@ uint64_t mp_recording_public_step(const struct mp_recording *recording, uint64_t
 
 uint64_t mp_recording_dropped(const struct mp_spool_header *spool)
 {
-    return atomic_load(&spool->dropped_no_ring) + atomic_load(&spool->dropped_no_track) +
-           atomic_load(&spool->dropped_no_memory) + atomic_load(&spool->dropped_inside) +
-           atomic_load(&spool->dropped_refused) + atomic_load(&spool->dropped_unattached) +
-           atomic_load(&spool->left_hooks) + atomic_load(&spool->unsound) + mp_recording_ring_full(spool);
+    return atomic_load(&spool->losses.dropped_no_ring) + atomic_load(&spool->losses.dropped_no_track) +
+           atomic_load(&spool->losses.dropped_no_memory) + atomic_load(&spool->losses.dropped_inside) +
+           atomic_load(&spool->losses.dropped_refused) + atomic_load(&spool->losses.dropped_unattached) +
+           atomic_load(&spool->losses.left_hooks) + atomic_load(&spool->unsound) + mp_recording_ring_full(spool);
 }
 
 uint64_t mp_recording_ring_full(const struct mp_spool_header *spool)
@@ -98,5 +98,5 @@ uint64_t mp_recording_ring_full(const struct mp_spool_header *spool)
 
 bool mp_recording_lacks_names(const struct mp_spool_header *spool)
 {
-    return atomic_load(&spool->lost_stacks) || atomic_load(&spool->lost_strings) || atomic_load(&spool->without_lock);
+    return atomic_load(&spool->losses.lost_stacks) || atomic_load(&spool->losses.lost_strings) || atomic_load(&spool->losses.without_lock);
 }

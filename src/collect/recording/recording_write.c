@@ -363,23 +363,23 @@ static const struct loss {
     {                                                                                                                  \
         offsetof(struct mp_spool_header, counter), one, more                                                           \
     }
-    LOSS(dropped_no_memory, "event was dropped: the system gave the recorder no memory for its thread",
+    LOSS(losses.dropped_no_memory, "event was dropped: the system gave the recorder no memory for its thread",
          "events were dropped: the system gave the recorder no memory for their threads"),
-    LOSS(dropped_no_track, "event was dropped: a recording has room for 255 tracks, and this one had as many already",
+    LOSS(losses.dropped_no_track, "event was dropped: a recording has room for 255 tracks, and this one had as many already",
          "events were dropped: a recording has room for 255 tracks, and this one had as many already"),
-    LOSS(dropped_unattached,
+    LOSS(losses.dropped_unattached,
          "call was not recorded: the recorder could not begin yet, for lack of descriptors or memory, or as memprof "
          "did not answer in time",
          "calls were not recorded: the recorder could not begin yet, for lack of descriptors or memory, or as memprof "
          "did not answer in time"),
     LOSS(unsound, "event was dropped: something had written over it in the memory that memprof shares with the program",
          "events were dropped: something had written over them in the memory that memprof shares with the program"),
-    LOSS(left_hooks,
+    LOSS(losses.left_hooks,
          "event was dropped, as the program left the recorder in the middle of it (a jump out of a signal handler, or "
          "the end of the thread)",
          "events were dropped, as the program left the recorder in the middle of them (jumps out of signal handlers, "
          "or the ends of threads)"),
-    LOSS(dropped_inside,
+    LOSS(losses.dropped_inside,
          "event was dropped: it came in a signal handler that had interrupted the recorder on the same thread",
          "events were dropped: they came in signal handlers that had interrupted the recorder on the same thread"),
     LOSS(cupti.without_call, "memory record of CUPTI had no callback", "memory records of CUPTI had no callback"),
@@ -398,10 +398,10 @@ static void note_losses(struct mp_recording *recording)
         char text[96];
         snprintf(text, sizeof text, "events were dropped because more than %d threads allocated at once",
                  MP_SPOOL_RINGS_MAX);
-        note_count(recording, atomic_load(&spool->dropped_no_ring),
+        note_count(recording, atomic_load(&spool->losses.dropped_no_ring),
                    "event was dropped because too many threads allocated at once", text);
     } else {
-        note_count(recording, atomic_load(&spool->dropped_no_ring),
+        note_count(recording, atomic_load(&spool->losses.dropped_no_ring),
                    "event was dropped: its thread began before there was room for it",
                    "events were dropped: their threads began before there was room for them");
     }
@@ -454,10 +454,10 @@ enum mp_status mp_recording_limits(struct mp_recording *recording, uint32_t *lim
         {recording->config.attached,
          "memprof attached while the program ran: growth is exact since then, and all totals are since then"},
         {recording->schedule != NULL, "outside of what was scheduled only live blocks were followed"},
-        {atomic_load(&spool->lost_stacks), "the tables of stacks were full: some events have no stack"},
-        {atomic_load(&spool->lost_strings),
+        {atomic_load(&spool->losses.lost_stacks), "the tables of stacks were full: some events have no stack"},
+        {atomic_load(&spool->losses.lost_strings),
          "the table of names was full: some functions, regions and modules have no name"},
-        {atomic_load(&spool->without_lock),
+        {atomic_load(&spool->losses.without_lock),
          "another thread held the recorder's tables for too long: some stacks, names "
          "and blocks of the driver were left out"},
         {recording->tables.mended, "memory shared with the program was damaged: some stacks are cut, or not right"},
@@ -508,7 +508,7 @@ void mp_recording_step_functions(const struct mp_recording *recording, char *tex
 static void note_doubtful_calls(struct mp_recording *recording)
 {
     enum { DOUBTS = 8, FEW_CALLS = 12, DOUBTS_A_CALL = 64, CALLS_A_DOUBT = 100 };
-    uint64_t doubts = atomic_load(&recording->spool.header->doubtful_calls);
+    uint64_t doubts = atomic_load(&recording->spool.header->losses.doubtful_calls);
     uint64_t calls = calls_seen(recording);
     if (doubts >= DOUBTS && (calls < FEW_CALLS || doubts >= DOUBTS_A_CALL * calls)) {
         mp_recording_note(recording, MP_STEPS_IN_DOUBT);
@@ -558,8 +558,8 @@ static enum mp_status write_coverage(struct mp_recording *recording, struct mp_e
     struct mp_coverage coverage = {
         .events = recording->bound.file_events,
         .dropped = mp_recording_dropped(spool),
-        .truncated_stacks = atomic_load(&spool->truncated_stacks),
-        .unmatched_stacks = atomic_load(&spool->unmatched_stacks),
+        .truncated_stacks = atomic_load(&spool->losses.truncated_stacks),
+        .unmatched_stacks = atomic_load(&spool->losses.unmatched_stacks),
         .totals_checked = recording->state.ledger.totals_checked,
         .totals_wrong = mp_ledger_totals_wrong(&recording->state.ledger),
         .unknown_frees = recording->state.ledger.unknown_frees,

@@ -84,7 +84,7 @@ START_TEST(many_threads_and_one_reader)
     for (int i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
     mp_drain_take(&drain, spool, true, visit, NULL);
-    uint64_t dropped = atomic_load(&spool->dropped_no_ring);
+    uint64_t dropped = atomic_load(&spool->losses.dropped_no_ring);
     for (int i = 0; i < MP_SPOOL_RINGS_MAX; i++)
         dropped += atomic_load(&spool->rings[i].dropped);
     ck_assert_uint_eq(seen.taken + dropped, THREADS * EVENTS);
@@ -180,7 +180,7 @@ START_TEST(threads_without_a_ring_are_counted)
     for (int i = 0; i < MP_SPOOL_RINGS_MAX; i++)
         heads += spool->rings[i].head;
     ck_assert_uint_eq(heads, MP_SPOOL_RINGS_MAX);
-    ck_assert_uint_eq(spool->dropped_no_ring, MORE);
+    ck_assert_uint_eq(spool->losses.dropped_no_ring, MORE);
     ck_assert_uint_eq(spool->ring_waiters, 0);
 }
 
@@ -215,8 +215,8 @@ START_TEST(a_hook_within_a_hook_is_nothing)
     ck_assert_ptr_nonnull(thread);
     ck_assert_uint_ne(spool->rings[0].open_since, 0);
     ck_assert_ptr_null(deeper_in(enter));
-    ck_assert_uint_eq(spool->dropped_inside, 1);
-    ck_assert_uint_eq(spool->left_hooks, 0);
+    ck_assert_uint_eq(spool->losses.dropped_inside, 1);
+    ck_assert_uint_eq(spool->losses.left_hooks, 0);
     errno = 99;
     mp_hook_leave(thread);
     ck_assert_int_eq(errno, 1234);
@@ -233,8 +233,8 @@ START_TEST(a_hook_that_was_left_is_over)
     ck_assert_ptr_nonnull(deeper_in(enter)); /* a handler jumps out of this hook */
     ck_assert(mp_lock_take(&mp_session.page->table_lock));
     ck_assert(alloc(5));
-    ck_assert_uint_eq(spool->left_hooks, 1);
-    ck_assert_uint_eq(spool->dropped_inside, 0);
+    ck_assert_uint_eq(spool->losses.left_hooks, 1);
+    ck_assert_uint_eq(spool->losses.dropped_inside, 0);
     ck_assert_uint_eq(spool->rings[0].head, 1);
     ck_assert_uint_eq(mp_session.page->table_lock.owner, 0);
 }
@@ -247,7 +247,7 @@ START_TEST(what_another_hook_came_into_is_not_recorded)
     ck_assert(alloc(5)); /* this hook takes the place of the other, which seems to have been left */
     ck_assert_uint_ne(thread->hook, hook);
     ck_assert_uint_eq(spool->rings[0].head, 1);
-    ck_assert_uint_eq(spool->left_hooks, 1);
+    ck_assert_uint_eq(spool->losses.left_hooks, 1);
 }
 
 static mp_lock contended;
@@ -375,8 +375,8 @@ START_TEST(full_tables_answer_nothing_and_count)
     ck_assert_uint_ne(known, 0);
     for (int i = 0; i < 50; i++)
         ck_assert_uint_eq(mp_table_string("this text is too long for what is left of the sixty-four bytes", 62), 0);
-    ck_assert_uint_eq(spool->lost_strings, 50);
-    ck_assert_uint_eq(spool->lost_stacks, 0);
+    ck_assert_uint_eq(spool->losses.lost_strings, 50);
+    ck_assert_uint_eq(spool->losses.lost_stacks, 0);
     ck_assert_uint_eq(mp_table_string("known", 5), known);
     spool->tables[MP_TABLE_STRINGS].committed = 4096; /* the collector found room */
     ck_assert_uint_ne(mp_table_string("this text is too long for what is left of the sixty-four bytes", 62), 0);

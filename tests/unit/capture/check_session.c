@@ -180,7 +180,7 @@ START_TEST(a_good_answer_is_taken_whole)
     ck_assert_uint_eq(mp_session.config.max_events, 1234);
     ck_assert(!mp_session.config.native_stacks);
     ck_assert_uint_eq(mp_session.page->generation, 1);
-    ck_assert_uint_eq(spool->dropped_inside, 3);
+    ck_assert_uint_eq(spool->losses.dropped_inside, 3);
     ck_assert_uint_eq(mp_session.page->dropped_early, 0);
     atomic_store(&spool->ring_waiters, 77); /* the same memory */
     ck_assert_uint_eq(mp_session.header->ring_waiters, 77);
@@ -289,7 +289,7 @@ START_TEST(an_attaching_threads_own_events_are_counted)
     ck_assert(!mp_session_attach());
     mp_lock_release(&mp_session.page->attach_lock);
     ck_assert(attach(&answer));
-    ck_assert_uint_eq(spool->dropped_inside, 2);
+    ck_assert_uint_eq(spool->losses.dropped_inside, 2);
     end();
 }
 
@@ -343,7 +343,7 @@ START_TEST(notes_are_left_once)
     snprintf(text, sizeof text, "note %u", MP_SPOOL_NOTES - 1);
     ck_assert_str_eq(spool->notes[MP_SPOOL_NOTES - 1], text);
     mp_session_without_lock();
-    ck_assert_uint_eq(spool->without_lock, 1);
+    ck_assert_uint_eq(spool->losses.without_lock, 1);
     end();
 }
 
@@ -359,14 +359,14 @@ START_TEST(a_refused_call_ends_recording)
     for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++) {
         memset(spool->notes, 0, sizeof spool->notes);
         atomic_store(&spool->note_count, 0);
-        atomic_store(&spool->dropped_refused, 0);
+        atomic_store(&spool->losses.dropped_refused, 0);
         ck_assert(attach(&answer));
         for (int times = 0; times < 2; times++) {
             errno = reasons[i].reason;
             mp_session_refused("futex");
         }
         ck_assert_int_eq(mp_session_recording(), !reasons[i].ends);
-        ck_assert_uint_eq(spool->dropped_refused, reasons[i].ends);
+        ck_assert_uint_eq(spool->losses.dropped_refused, reasons[i].ends);
         ck_assert_uint_eq(spool->note_count, reasons[i].ends);
         ck_assert_str_eq(spool->notes[0], reasons[i].ends
                                               ? "the system refused the program the call futex(), as a sandbox does: "

@@ -90,12 +90,12 @@ static void check_start(const struct mp_model *model)
 
 static void set_counters(struct mp_spool_header *spool)
 {
-    spool->without_lock = 1;
-    spool->dropped_no_ring = 5;
+    spool->losses.without_lock = 1;
+    spool->losses.dropped_no_ring = 5;
     spool->rings[0].dropped = 6;
     spool->rings[2].dropped = 7;
-    spool->truncated_stacks = 11;
-    spool->unmatched_stacks = 12;
+    spool->losses.truncated_stacks = 11;
+    spool->losses.unmatched_stacks = 12;
     spool->sources = MP_SOURCE_TORCH | MP_SOURCE_HOOKS | MP_SOURCE_SHIM;
     spool->sources &= ~(unsigned)MP_SOURCE_SHIM;
 }
