@@ -225,7 +225,7 @@ bool mp_query_report_missing(const char *path, const struct mp_model *model)
     mp_coverage_sentence(&missing, model);
     mp_message("%s: %.*s; what it holds was used", path, (int)missing.size, (const char *)missing.data);
     mp_buffer_free(&missing);
-    if (model->damage.cut) note_spool(path);
+    if (model->file.damage.cut) note_spool(path);
     return true;
 }
 

@@ -78,6 +78,46 @@ static inline bool mp_event_had_free_put_in(const struct mp_event_columns *colum
            columns->track[at] == columns->track[at - by] && columns->thread[at] == columns->thread[at - by];
 }
 
+/* The entries of a chunk. */
+union mp_chunk_entries {
+    const void *rows; /* for the kinds that mp_writer_rows() takes */
+    const struct mp_string_entry {
+        const char *text;
+        size_t length;
+    } * strings;
+    const struct mp_device *devices;
+    const struct mp_track *tracks;
+    const struct mp_thread_info *threads;
+    const struct mp_module *modules;
+    const struct mp_frame *frames;
+    const struct mp_stack_node *stacks;
+    const struct mp_symbol *symbols;
+    const struct mp_sample *samples;
+    const struct mp_base_block *base;
+    const struct mp_segment *segments;
+    const struct mp_segment_part *parts;
+    const struct mp_allocator_call *calls; /* for calls and for the trace */
+    const struct mp_aside *asides;
+    const struct mp_label *labels;
+    const struct mp_block_holder *holders;
+    const struct mp_block_use *uses;
+    const struct mp_block_metadata *metadata;
+    const struct mp_block_request *requests;
+    const struct mp_past *past;
+    const struct mp_past_peak *past_peaks;
+    const struct mp_past_site *past_sites;
+    const struct mp_job_process *job_processes;
+    const struct mp_job_track *job_tracks;
+    const struct mp_job_site *job_sites;
+    const struct mp_job_holding *job_holdings;
+    const struct mp_job_finding *job_findings;
+    const struct mp_job_point *job_points;
+    const struct mp_job_trouble *job_troubles;
+    const struct mp_coverage *coverage;
+    const struct mp_exit *how;
+    struct mp_event_columns events;
+};
+
 struct mp_chunk {
     enum mp_chunk_kind kind;
     uint64_t sequence, offset; /* the chunk's number; its byte offset in the file */
@@ -85,44 +125,7 @@ struct mp_chunk {
     size_t count;              /* entries; in tables, new entries */
     bool lost;                 /* made-up entries replace lost ones, so that later ids stay right: zeroes, stack nodes
                                 * {0, MP_FRAME_CUT}, texts "" */
-    union {
-        const void *rows; /* for the kinds that mp_writer_rows() takes */
-        const struct mp_string_entry {
-            const char *text;
-            size_t length;
-        } * strings;
-        const struct mp_device *devices;
-        const struct mp_track *tracks;
-        const struct mp_thread_info *threads;
-        const struct mp_module *modules;
-        const struct mp_frame *frames;
-        const struct mp_stack_node *stacks;
-        const struct mp_symbol *symbols;
-        const struct mp_sample *samples;
-        const struct mp_base_block *base;
-        const struct mp_segment *segments;
-        const struct mp_segment_part *parts;
-        const struct mp_allocator_call *calls; /* for calls and for the trace */
-        const struct mp_aside *asides;
-        const struct mp_label *labels;
-        const struct mp_block_holder *holders;
-        const struct mp_block_use *uses;
-        const struct mp_block_metadata *metadata;
-        const struct mp_block_request *requests;
-        const struct mp_past *past;
-        const struct mp_past_peak *past_peaks;
-        const struct mp_past_site *past_sites;
-        const struct mp_job_process *job_processes;
-        const struct mp_job_track *job_tracks;
-        const struct mp_job_site *job_sites;
-        const struct mp_job_holding *job_holdings;
-        const struct mp_job_finding *job_findings;
-        const struct mp_job_point *job_points;
-        const struct mp_job_trouble *job_troubles;
-        const struct mp_coverage *coverage;
-        const struct mp_exit *how;
-        struct mp_event_columns events;
-    };
+    union mp_chunk_entries as; /* by kind */
     /* events and base */
     uint64_t time_ns;    /* of the first event, or of the base */
     uint64_t next_block; /* the number that the next new block had before this chunk */

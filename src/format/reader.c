@@ -162,7 +162,7 @@ static enum mp_status decode_table(struct mp_reader *reader, struct mp_chunk *ch
         enum mp_status status = decode_field(reader, table, &table->fields[i], first);
         if (status) return status;
     }
-    chunk->rows = reader->rows.at;
+    chunk->as.rows = reader->rows.at;
     return MP_OK;
 }
 
@@ -170,7 +170,7 @@ static enum mp_status decode_strings(struct mp_reader *reader, struct mp_chunk *
 {
     size_t count = chunk->count, total = 0;
     reader->values.count = 0;
-    if (!mp_vec_reserve(&reader->values, count) || !make_rows(reader, count * sizeof *chunk->strings))
+    if (!mp_vec_reserve(&reader->values, count) || !make_rows(reader, count * sizeof *chunk->as.strings))
         return MP_NO_MEMORY;
     if (!mp_chunk_in_decode(&reader->chunk, "length", count, reader->values.at, 64)) return MP_DAMAGED;
     for (size_t i = 0; i < count; i++) {
@@ -185,7 +185,7 @@ static enum mp_status decode_strings(struct mp_reader *reader, struct mp_chunk *
     for (size_t i = 0; i < count; at += entries[i++].length)
         entries[i] = (struct mp_string_entry){at, (size_t)reader->values.at[i]};
     reader->text_bytes += total;
-    chunk->strings = entries;
+    chunk->as.strings = entries;
     return MP_OK;
 }
 
@@ -226,8 +226,8 @@ static enum mp_status decode_base(struct mp_reader *reader, struct mp_chunk *chu
     if (status) return status;
     uint64_t next = reader->next_block;
     for (size_t i = 0; i < chunk->count; i++) {
-        if (chunk->base[i].block >= reader->next_block + chunk->count) return MP_DAMAGED;
-        if (chunk->base[i].block >= next) next = chunk->base[i].block + 1;
+        if (chunk->as.base[i].block >= reader->next_block + chunk->count) return MP_DAMAGED;
+        if (chunk->as.base[i].block >= next) next = chunk->as.base[i].block + 1;
     }
     if (meta->part_first > meta->total || meta->total - meta->part_first < chunk->count) return MP_DAMAGED;
     reader->next_block = next;
@@ -250,7 +250,7 @@ static enum mp_status decode(struct mp_reader *reader, struct mp_chunk *chunk)
     case MP_CHUNK_STRINGS:
         return decode_strings(reader, chunk);
     case MP_CHUNK_EVENTS_KIND:
-        return mp_events_decode(reader->events, &reader->chunk, &reader->counts, &reader->next_block, &chunk->events)
+        return mp_events_decode(reader->events, &reader->chunk, &reader->counts, &reader->next_block, &chunk->as.events)
                    ? MP_OK
                    : MP_DAMAGED;
     case MP_CHUNK_BASE:
@@ -277,11 +277,11 @@ static bool allow(struct mp_reader *reader, uint64_t wanted)
 static enum mp_status make_up(struct mp_reader *reader, struct mp_chunk *chunk, uint64_t missing)
 {
     const struct mp_table_layout *table = mp_table_of(chunk->kind);
-    size_t row = table ? table->row : sizeof *chunk->strings;
+    size_t row = table ? table->row : sizeof *chunk->as.strings;
     chunk->lost = true;
     chunk->count = missing < MP_CHUNK_ENTRIES ? (size_t)missing : MP_CHUNK_ENTRIES;
     if (!make_rows(reader, chunk->count * row)) return MP_NO_MEMORY;
-    chunk->rows = reader->rows.at;
+    chunk->as.rows = reader->rows.at;
     if (chunk->kind == MP_CHUNK_STRINGS)
         for (size_t i = 0; i < chunk->count; i++)
             ((struct mp_string_entry *)(void *)reader->rows.at)[i].text = "";

@@ -105,7 +105,7 @@ static bool is_last_of_moment(const struct keys *keys, size_t i)
 static void builder_add_labels(struct mp_builder *b, const struct mp_chunk *chunk)
 {
     for (size_t i = 0; i < chunk->count; i++) {
-        const struct mp_label *from = &chunk->labels[i];
+        const struct mp_label *from = &chunk->as.labels[i];
         struct mp_builder_label label = {.number = from->block,
                                          .time_ns = from->time_ns < UINT64_MAX ? from->time_ns : UINT64_MAX - 1,
                                          .role = from->role,
@@ -171,7 +171,7 @@ static void builder_end_labels(struct mp_builder *b)
 static void builder_add_requests(struct mp_builder *b, const struct mp_chunk *chunk)
 {
     for (size_t i = 0; i < chunk->count; i++)
-        if (chunk->requests[i].request.bytes) mp_vec_add(&b->requests, chunk->requests[i]);
+        if (chunk->as.requests[i].request.bytes) mp_vec_add(&b->requests, chunk->as.requests[i]);
 }
 
 static void builder_end_requests(struct mp_builder *b)
@@ -193,7 +193,7 @@ static void builder_end_requests(struct mp_builder *b)
 static void builder_add_holders(struct mp_builder *b, const struct mp_chunk *chunk)
 {
     for (size_t i = 0; i < chunk->count; i++) {
-        struct mp_block_holder holder = chunk->holders[i];
+        struct mp_block_holder holder = chunk->as.holders[i];
         bool ends_look = holder.block == MP_HOLDER_LOOK;
         if (!ends_look && (holder.kind == MP_HOLDER_NONE || holder.kind >= MP_HOLDER_KINDS)) continue;
         holder.path = builder_string(b, holder.path);
@@ -240,7 +240,7 @@ static void builder_end_holders(struct mp_builder *b)
 static void builder_add_metadata(struct mp_builder *b, const struct mp_chunk *chunk)
 {
     for (size_t i = 0; i < chunk->count; i++) {
-        struct mp_block_metadata row = chunk->metadata[i];
+        struct mp_block_metadata row = chunk->as.metadata[i];
         row.text = builder_string(b, row.text);
         if (row.kind && row.kind < MP_METADATA_KINDS && row.text) mp_vec_add(&b->metadata, row);
     }
@@ -286,7 +286,7 @@ static void builder_end_metadata(struct mp_builder *b)
 static void builder_add_uses(struct mp_builder *b, const struct mp_chunk *chunk)
 {
     for (size_t i = 0; i < chunk->count; i++) {
-        struct mp_block_use use = chunk->uses[i];
+        struct mp_block_use use = chunk->as.uses[i];
         use.operator= builder_string(b, use.operator);
         use.node = builder_string(b, use.node);
         use.shape = builder_string(b, use.shape);
@@ -584,7 +584,7 @@ static bool known_stack(const struct mp_model *model, uint32_t stack)
 
 static enum mp_status builder_add_events(struct mp_builder *b, const struct mp_chunk *chunk, struct mp_error *error)
 {
-    const struct mp_event_columns *c = &chunk->events;
+    const struct mp_event_columns *c = &chunk->as.events;
     const struct mp_model *model = b->model;
     builder_end_base(b);
     reserve_events(b, c->count);
@@ -601,7 +601,7 @@ static enum mp_status builder_add_events(struct mp_builder *b, const struct mp_c
         if (type == MP_EVENT_NONE || type >= MP_EVENT_TYPES) continue;
         (mp_event_of_block(type) ? add_block_event : add_note_event)(b, c, i);
         if (has_track(type)) b->model->sums.at[c->track[i]].events++;
-        b->model->put_in += mp_event_had_free_put_in(c, i);
+        b->model->file.put_in += mp_event_had_free_put_in(c, i);
     }
     return MP_OK;
 }
@@ -704,11 +704,11 @@ static void take_part(struct mp_builder *b, const struct mp_chunk *chunk)
     if (chunk->base_before != b->base_parts.count) {
         builder_end_base(b);
         if (chunk->base_before) {
-            take_base(b, chunk->base, chunk->count, false);
+            take_base(b, chunk->as.base, chunk->count, false);
             return;
         }
     }
-    mp_vec_add_all(&b->base_parts, chunk->base, chunk->count);
+    mp_vec_add_all(&b->base_parts, chunk->as.base, chunk->count);
     size_t count = b->base_parts.count;
     if (count < chunk->base_total) return;
     b->base_parts.count = 0;
@@ -719,7 +719,7 @@ static enum mp_status builder_add_base(struct mp_builder *b, const struct mp_chu
 {
     const struct mp_model *model = b->model;
     for (size_t i = 0; i < chunk->count; i++)
-        if (chunk->base[i].track >= model->tracks.count || !known_stack(model, chunk->base[i].stack))
+        if (chunk->as.base[i].track >= model->tracks.count || !known_stack(model, chunk->as.base[i].stack))
             return mp_fail(error, MP_DAMAGED,
                            "a base block names a track or stack that is not in the recording (chunk at byte %llu)",
                            (unsigned long long)chunk->offset);
@@ -728,7 +728,7 @@ static enum mp_status builder_add_base(struct mp_builder *b, const struct mp_chu
         take_part(b, chunk);
     } else {
         builder_end_base(b);
-        take_base(b, chunk->base, chunk->count, true);
+        take_base(b, chunk->as.base, chunk->count, true);
     }
     return MP_OK;
 }
@@ -742,7 +742,7 @@ static enum mp_status builder_add_base(struct mp_builder *b, const struct mp_chu
 
 static void add_processes(struct mp_builder *b, const struct mp_chunk *chunk)
 {
-    ADD_ALL(processes, chunk->job_processes)
+    ADD_ALL(processes, chunk->as.job_processes)
     for (size_t i = first; i < b->model->job.processes.count; i++) {
         struct mp_job_process *row = &b->model->job.processes.at[i];
         TEXT(row, path);
@@ -759,7 +759,7 @@ static void add_processes(struct mp_builder *b, const struct mp_chunk *chunk)
 
 static void add_job_tracks(struct mp_builder *b, const struct mp_chunk *chunk)
 {
-    ADD_ALL(tracks, chunk->job_tracks)
+    ADD_ALL(tracks, chunk->as.job_tracks)
     for (size_t i = first; i < b->model->job.tracks.count; i++) {
         struct mp_job_track *row = &b->model->job.tracks.at[i];
         TEXT(row, id);
@@ -771,33 +771,33 @@ static void add_job_tracks(struct mp_builder *b, const struct mp_chunk *chunk)
 
 static void add_sites(struct mp_builder *b, const struct mp_chunk *chunk)
 {
-    ADD_ALL(sites, chunk->job_sites)
+    ADD_ALL(sites, chunk->as.job_sites)
     for (size_t i = first; i < b->model->job.sites.count; i++)
         TEXT(&b->model->job.sites.at[i], kind);
 }
 
 static void add_holdings(struct mp_builder *b, const struct mp_chunk *chunk)
 {
-    mp_vec_add_all(&b->model->job.holdings, chunk->job_holdings, chunk->count);
+    mp_vec_add_all(&b->model->job.holdings, chunk->as.job_holdings, chunk->count);
 }
 
 static void add_findings(struct mp_builder *b, const struct mp_chunk *chunk)
 {
-    ADD_ALL(findings, chunk->job_findings)
+    ADD_ALL(findings, chunk->as.job_findings)
     for (size_t i = first; i < b->model->job.findings.count; i++)
         TEXT(&b->model->job.findings.at[i], track);
 }
 
 static void add_points(struct mp_builder *b, const struct mp_chunk *chunk)
 {
-    ADD_ALL(points, chunk->job_points)
+    ADD_ALL(points, chunk->as.job_points)
     for (size_t i = first; i < b->model->job.points.count; i++)
         TEXT(&b->model->job.points.at[i], track);
 }
 
 static void add_troubles(struct mp_builder *b, const struct mp_chunk *chunk)
 {
-    ADD_ALL(troubles, chunk->job_troubles)
+    ADD_ALL(troubles, chunk->as.job_troubles)
     for (size_t i = first; i < b->model->job.troubles.count; i++) {
         struct mp_job_trouble *row = &b->model->job.troubles.at[i];
         TEXT(row, path);
@@ -841,17 +841,17 @@ static bool builder_knows_job(struct mp_builder *b, const struct mp_chunk *chunk
     size_t processes = b->model->job.processes.count, stacks = b->model->stacks.count ? b->model->stacks.count : 1;
     for (size_t i = 0; i < chunk->count; i++) {
         bool known = true;
-        if (chunk->kind == MP_CHUNK_JOB_PROCESSES) known = chunk->job_processes[i].verdict < MP_JOB_VERDICTS;
-        if (chunk->kind == MP_CHUNK_JOB_TRACKS) known = take_track(b, &chunk->job_tracks[i], processes);
+        if (chunk->kind == MP_CHUNK_JOB_PROCESSES) known = chunk->as.job_processes[i].verdict < MP_JOB_VERDICTS;
+        if (chunk->kind == MP_CHUNK_JOB_TRACKS) known = take_track(b, &chunk->as.job_tracks[i], processes);
         if (chunk->kind == MP_CHUNK_JOB_HOLDINGS)
-            known = chunk->job_holdings[i].process < processes && chunk->job_holdings[i].stack < stacks;
+            known = chunk->as.job_holdings[i].process < processes && chunk->as.job_holdings[i].stack < stacks;
         if (chunk->kind == MP_CHUNK_JOB_FINDINGS)
-            known = chunk->job_findings[i].process < processes && chunk->job_findings[i].stack < stacks &&
-                    chunk->job_findings[i].class < MP_JOB_CLASSES;
+            known = chunk->as.job_findings[i].process < processes && chunk->as.job_findings[i].stack < stacks &&
+                    chunk->as.job_findings[i].class < MP_JOB_CLASSES;
         if (chunk->kind == MP_CHUNK_JOB_POINTS)
-            known = chunk->job_points[i].process < processes && chunk->job_points[i].shift < 64 &&
-                    chunk->job_points[i].curve <= MP_JOB_BY_TIME;
-        if (chunk->kind == MP_CHUNK_JOB_SITES) known = knows_site(&chunk->job_sites[i], processes, stacks);
+            known = chunk->as.job_points[i].process < processes && chunk->as.job_points[i].shift < 64 &&
+                    chunk->as.job_points[i].curve <= MP_JOB_BY_TIME;
+        if (chunk->kind == MP_CHUNK_JOB_SITES) known = knows_site(&chunk->as.job_sites[i], processes, stacks);
         if (!known) return false;
     }
     return true;
@@ -860,13 +860,13 @@ static bool builder_knows_job(struct mp_builder *b, const struct mp_chunk *chunk
 /* Functions for the time before the file's events. */
 static void builder_add_past(struct mp_builder *b, const struct mp_chunk *chunk)
 {
-    if (!b->model->events.count) b->model->past = *chunk->past;
+    if (!b->model->events.count) b->model->past = *chunk->as.past;
 }
 
 static void builder_add_past_peaks(struct mp_builder *b, const struct mp_chunk *chunk)
 {
     for (size_t i = 0; i < chunk->count && !b->model->events.count; i++) {
-        const struct mp_past_peak *peak = &chunk->past_peaks[i];
+        const struct mp_past_peak *peak = &chunk->as.past_peaks[i];
         struct mp_model_track_sum *sum = &b->model->sums.at[peak->track];
         sum->past = *peak;
         sum->reserved_peak_bytes = peak->reserved_bytes;
@@ -876,7 +876,7 @@ static void builder_add_past_peaks(struct mp_builder *b, const struct mp_chunk *
 static void builder_add_past_sites(struct mp_builder *b, const struct mp_chunk *chunk)
 {
     for (size_t i = 0; i < chunk->count && !b->model->events.count; i++) {
-        struct mp_past_site site = chunk->past_sites[i];
+        struct mp_past_site site = chunk->as.past_sites[i];
         site.module = builder_string(b, site.module);
         mp_vec_add(&b->model->past_sites, site);
     }
@@ -953,7 +953,7 @@ void mp_builder_new(const struct mp_recording_start *start, struct mp_builder **
     made->model = mp_alloc_zeroed(1, sizeof *made->model);
     copy_start(made->model, start);
     mp_intern_add_text(&made->model->strings, "");
-    made->model->format = "mp";
+    made->model->file.format = "mp";
     made->model->facts = mp_known_facts_new();
     mp_vec_add(&made->model->derived, ((struct mp_derived){made->model->facts, mp_known_facts_free}));
     made->model->steps = mp_model_steps_new();
@@ -973,9 +973,9 @@ static size_t cut_text(const char *text)
 static void add_strings(struct mp_builder *b, const struct mp_chunk *chunk)
 {
     for (size_t i = 0; i < chunk->count; i++) {
-        size_t length = chunk->strings[i].length;
-        if (length > TEXT_MAX) length = cut_text(chunk->strings[i].text);
-        uint32_t id = mp_intern_add(&b->model->strings, chunk->strings[i].text, length);
+        size_t length = chunk->as.strings[i].length;
+        if (length > TEXT_MAX) length = cut_text(chunk->as.strings[i].text);
+        uint32_t id = mp_intern_add(&b->model->strings, chunk->as.strings[i].text, length);
         mp_vec_add(&b->string_ids, id);
     }
 }
@@ -991,7 +991,7 @@ static void add_devices(struct mp_builder *b, const struct mp_chunk *chunk)
 {
     struct mp_model *model = b->model;
     for (size_t i = 0; i < chunk->count; i++) {
-        struct mp_device device = chunk->devices[i];
+        struct mp_device device = chunk->as.devices[i];
         device.name = builder_string(b, device.name);
         device.uuid = builder_string(b, device.uuid);
         device.model = builder_string(b, device.model);
@@ -1011,7 +1011,7 @@ static void add_devices(struct mp_builder *b, const struct mp_chunk *chunk)
 static void add_tracks(struct mp_builder *b, const struct mp_chunk *chunk)
 {
     for (size_t i = 0; i < chunk->count; i++) {
-        struct mp_track track = chunk->tracks[i];
+        struct mp_track track = chunk->as.tracks[i];
         track.name = builder_string(b, track.name);
         track.device = b->device_ids.at[track.device];
         struct mp_model_track_sum sum = {.peak_event = MP_NONE, .reserved_peak_bytes = MP_BYTES_UNKNOWN};
@@ -1025,7 +1025,7 @@ static void add_tracks(struct mp_builder *b, const struct mp_chunk *chunk)
 static void add_threads(struct mp_builder *b, const struct mp_chunk *chunk)
 {
     for (size_t i = 0; i < chunk->count; i++) {
-        struct mp_thread_info thread = chunk->threads[i];
+        struct mp_thread_info thread = chunk->as.threads[i];
         thread.name = builder_string(b, thread.name);
         mp_vec_add(&b->model->threads, thread);
     }
@@ -1034,7 +1034,7 @@ static void add_threads(struct mp_builder *b, const struct mp_chunk *chunk)
 static void add_modules(struct mp_builder *b, const struct mp_chunk *chunk)
 {
     for (size_t i = 0; i < chunk->count; i++) {
-        struct mp_module module = chunk->modules[i];
+        struct mp_module module = chunk->as.modules[i];
         module.path = builder_string(b, module.path);
         mp_vec_add(&b->model->modules, module);
     }
@@ -1044,7 +1044,7 @@ static void add_frames(struct mp_builder *b, const struct mp_chunk *chunk)
 {
     struct mp_model *model = b->model;
     for (size_t i = 0; i < chunk->count; i++) {
-        struct mp_model_frame frame = {.raw = chunk->frames[i]};
+        struct mp_model_frame frame = {.raw = chunk->as.frames[i]};
         frame.raw.function = builder_string(b, frame.raw.function);
         frame.raw.file = builder_string(b, frame.raw.file);
         frame.raw.more = builder_string(b, frame.raw.more);
@@ -1062,7 +1062,7 @@ static void add_frames(struct mp_builder *b, const struct mp_chunk *chunk)
 static void add_stacks(struct mp_builder *b, const struct mp_chunk *chunk)
 {
     for (size_t i = 0; i < chunk->count; i++) {
-        struct mp_stack_node node = chunk->stacks[i];
+        struct mp_stack_node node = chunk->as.stacks[i];
         uint16_t depth = node.parent < b->depths.count ? (uint16_t)(b->depths.at[node.parent] + 1) : 0;
         if (depth > DEPTH_MAX) {
             node = (struct mp_stack_node){0, MP_FRAME_CUT};
@@ -1077,7 +1077,7 @@ static void add_symbols(struct mp_builder *b, const struct mp_chunk *chunk)
 {
     struct mp_model *model = b->model;
     for (size_t i = 0; i < chunk->count; i++) {
-        const struct mp_symbol *symbol = &chunk->symbols[i];
+        const struct mp_symbol *symbol = &chunk->as.symbols[i];
         struct mp_model_frame *frame = &model->frames.at[symbol->frame];
         struct mp_model_line line = {builder_string(b, symbol->function), builder_string(b, symbol->file),
                                      symbol->line};
@@ -1092,7 +1092,7 @@ static void add_symbols(struct mp_builder *b, const struct mp_chunk *chunk)
 static void add_samples(struct mp_builder *b, const struct mp_chunk *chunk)
 {
     for (size_t i = 0; i < chunk->count; i++) {
-        struct mp_sample sample = chunk->samples[i];
+        struct mp_sample sample = chunk->as.samples[i];
         sample.counter = builder_string(b, sample.counter);
         mp_vec_add(&b->model->samples, sample);
     }
@@ -1100,23 +1100,23 @@ static void add_samples(struct mp_builder *b, const struct mp_chunk *chunk)
 
 static void add_segments(struct mp_builder *b, const struct mp_chunk *chunk)
 {
-    mp_vec_add_all(&b->model->segments, chunk->segments, chunk->count);
+    mp_vec_add_all(&b->model->segments, chunk->as.segments, chunk->count);
 }
 
 static void add_parts(struct mp_builder *b, const struct mp_chunk *chunk)
 {
-    mp_vec_add_all(&b->model->parts, chunk->parts, chunk->count);
+    mp_vec_add_all(&b->model->parts, chunk->as.parts, chunk->count);
 }
 
 static void add_calls(struct mp_builder *b, const struct mp_chunk *chunk)
 {
-    mp_vec_add_all(&b->model->calls, chunk->calls, chunk->count);
+    mp_vec_add_all(&b->model->calls, chunk->as.calls, chunk->count);
 }
 
 static void add_asides(struct mp_builder *b, const struct mp_chunk *chunk)
 {
     for (size_t i = 0; i < chunk->count; i++) {
-        struct mp_aside aside = chunk->asides[i];
+        struct mp_aside aside = chunk->as.asides[i];
         if (aside.kind != MP_ASIDE_SETTINGS) continue;
         aside.text = builder_string(b, aside.text);
         mp_vec_add(&b->model->asides, aside);
@@ -1134,22 +1134,22 @@ static void copy_ids(const struct mp_builder *b, uint32_t **to, const uint32_t *
 
 static void add_coverage(struct mp_builder *b, const struct mp_chunk *chunk)
 {
-    struct mp_coverage next = *chunk->coverage;
+    struct mp_coverage next = *chunk->as.coverage;
     next.sources = b->model->coverage.sources;
     next.notes = b->model->coverage.notes;
     next.limits = b->model->coverage.limits;
-    copy_ids(b, &next.sources, chunk->coverage->sources, next.source_count);
+    copy_ids(b, &next.sources, chunk->as.coverage->sources, next.source_count);
     b->model->coverage.sources = next.sources;
-    copy_ids(b, &next.notes, chunk->coverage->notes, next.note_count);
+    copy_ids(b, &next.notes, chunk->as.coverage->notes, next.note_count);
     b->model->coverage.notes = next.notes;
-    copy_ids(b, &next.limits, chunk->coverage->limits, next.limit_count);
+    copy_ids(b, &next.limits, chunk->as.coverage->limits, next.limit_count);
     b->model->coverage = next;
 }
 
 static void add_exit(struct mp_builder *b, const struct mp_chunk *chunk)
 {
-    b->model->how = *chunk->how;
-    b->model->how.text = builder_string(b, chunk->how->text);
+    b->model->how = *chunk->as.how;
+    b->model->how.text = builder_string(b, chunk->as.how->text);
 }
 
 static enum mp_status bad_entry(const struct mp_chunk *chunk, const char *reason, struct mp_error *error)
@@ -1164,29 +1164,29 @@ static enum mp_status check_table(const struct mp_builder *b, const struct mp_ch
     const struct mp_model *model = b->model;
     if (chunk->lost) return MP_OK;
     for (size_t i = 0; i < chunk->count; i++) {
-        if (chunk->kind == MP_CHUNK_TRACKS && chunk->tracks[i].device >= b->device_ids.count)
+        if (chunk->kind == MP_CHUNK_TRACKS && chunk->as.tracks[i].device >= b->device_ids.count)
             return bad_entry(chunk, "a track", error);
-        if (chunk->kind == MP_CHUNK_FRAMES && chunk->frames[i].module &&
-            chunk->frames[i].module >= model->modules.count)
+        if (chunk->kind == MP_CHUNK_FRAMES && chunk->as.frames[i].module &&
+            chunk->as.frames[i].module >= model->modules.count)
             return bad_entry(chunk, "a frame", error);
-        if (chunk->kind == MP_CHUNK_SYMBOLS && chunk->symbols[i].frame >= model->frames.count)
+        if (chunk->kind == MP_CHUNK_SYMBOLS && chunk->as.symbols[i].frame >= model->frames.count)
             return bad_entry(chunk, "a symbol", error);
         if (chunk->kind == MP_CHUNK_SEGMENTS &&
-            (chunk->segments[i].track >= model->tracks.count || !known_stack(model, chunk->segments[i].stack)))
+            (chunk->as.segments[i].track >= model->tracks.count || !known_stack(model, chunk->as.segments[i].stack)))
             return bad_entry(chunk, "a segment", error);
-        if (chunk->kind == MP_CHUNK_SEGMENT_PARTS && chunk->parts[i].segment >= model->segments.count)
+        if (chunk->kind == MP_CHUNK_SEGMENT_PARTS && chunk->as.parts[i].segment >= model->segments.count)
             return bad_entry(chunk, "a part of a segment", error);
         if ((chunk->kind == MP_CHUNK_CALLS || chunk->kind == MP_CHUNK_TRACE) &&
-            chunk->calls[i].track >= model->tracks.count)
+            chunk->as.calls[i].track >= model->tracks.count)
             return bad_entry(chunk, "a call of the allocator", error);
-        if (chunk->kind == MP_CHUNK_PAST_PEAKS && chunk->past_peaks[i].track >= model->tracks.count)
+        if (chunk->kind == MP_CHUNK_PAST_PEAKS && chunk->as.past_peaks[i].track >= model->tracks.count)
             return bad_entry(chunk, "a peak", error);
-        if (chunk->kind == MP_CHUNK_PAST_SITES &&
-            (chunk->past_sites[i].track >= model->tracks.count || chunk->past_sites[i].stack > model->stacks.count))
+        if (chunk->kind == MP_CHUNK_PAST_SITES && (chunk->as.past_sites[i].track >= model->tracks.count ||
+                                                   chunk->as.past_sites[i].stack > model->stacks.count))
             return bad_entry(chunk, "a site", error);
         if (chunk->kind != MP_CHUNK_STACKS) continue;
         size_t id = model->stacks.count + i;
-        const struct mp_stack_node *node = &chunk->stacks[i];
+        const struct mp_stack_node *node = &chunk->as.stacks[i];
         if (id && (node->parent >= id || (node->frame >= model->frames.count && node->frame != MP_FRAME_CUT)))
             return bad_entry(chunk, "a stack", error);
     }
@@ -1230,9 +1230,9 @@ enum mp_status mp_builder_add(struct mp_builder *b, const struct mp_chunk *chunk
     };
     note_sequence(b, chunk);
     if (chunk->kind < MP_CHUNK_KINDS && chunk->bytes) {
-        struct mp_model_chunks *chunks = &b->model->chunks[chunk->kind];
+        struct mp_model_chunks *chunks = &b->model->file.chunks[chunk->kind];
         chunks->chunks++;
-        chunks->entries += chunk->kind == MP_CHUNK_EVENTS_KIND ? chunk->events.count : chunk->count;
+        chunks->entries += chunk->kind == MP_CHUNK_EVENTS_KIND ? chunk->as.events.count : chunk->count;
         chunks->bytes += chunk->bytes;
     }
     if (chunk->kind == MP_CHUNK_EVENTS_KIND) return builder_add_events(b, chunk, error);
@@ -1272,16 +1272,17 @@ void mp_builder_finish(struct mp_builder *b, const struct mp_damage *damage, uin
         if (model->events.type[*noted] == MP_EVENT_MARK)
             mp_member_take_mark(&model->start.member,
                                 mp_model_text(model, model->notes.at[model->events.subject[*noted]].name));
-    model->damage = *damage;
-    model->file_bytes = file_bytes;
+    model->file.damage = *damage;
+    model->file.bytes = file_bytes;
     uint64_t end = b->last_ns;
     if (model->samples.count && model->samples.at[model->samples.count - 1].time_ns > end)
         end = model->samples.at[model->samples.count - 1].time_ns;
     model->duration_ns = model->how.time_ns > end ? model->how.time_ns : end;
     char each[8]; /* a running program's file has only some of its events, and the number of all */
     mp_setting(each, sizeof each, model->start.configuration, "live_each");
-    if (*each) model->part_of = model->coverage.events;
-    if (!damage->cut && model->put_in > model->coverage.missed_frees) model->put_in = model->coverage.missed_frees;
+    if (*each) model->file.part_of = model->coverage.events;
+    if (!damage->cut && model->file.put_in > model->coverage.missed_frees)
+        model->file.put_in = model->coverage.missed_frees;
     *result = model;
     b->model = NULL;
     mp_builder_free(b);

@@ -134,7 +134,7 @@ bool mp_model_limited(const struct mp_model *model)
 
 bool mp_model_incomplete(const struct mp_model *model)
 {
-    return mp_damage_any(&model->damage) || model->coverage.dropped;
+    return mp_damage_any(&model->file.damage) || model->coverage.dropped;
 }
 
 bool mp_model_has_source(const struct mp_model *model, const char *source)
@@ -146,5 +146,5 @@ bool mp_model_has_source(const struct mp_model *model, const char *source)
 
 bool mp_model_was_recorded(const struct mp_model *model)
 {
-    return model->format && !strcmp(model->format, "mp") && model->start.pid;
+    return model->file.format && !strcmp(model->file.format, "mp") && model->start.pid;
 }

@@ -142,15 +142,23 @@ struct mp_derived {
     void (*free)(void *found);
 };
 
-struct mp_model {
-    struct mp_recording_start start;
-    MP_VEC(void *) owned; /* memory of the texts of `start` */
-    MP_VEC(struct mp_derived) derived;
-    uint64_t file_bytes;
+/* What the file has, and what it lacks. */
+struct mp_model_file {
+    uint64_t bytes;
     struct mp_model_chunks {
         uint64_t chunks, entries, bytes;
     } chunks[MP_CHUNK_KINDS]; /* what the file contains, by kind of chunk */
     const char *format;       /* "mp", later "pytorch", "kineto" */
+    struct mp_damage damage;
+    uint64_t put_in;  /* number of frees that the program's own count of events lacks: see missed_frees */
+    uint64_t part_of; /* number of all events, if the file has only a part (leaks --pid); else 0 */
+};
+
+struct mp_model {
+    struct mp_model_file file;
+    struct mp_recording_start start;
+    MP_VEC(void *) owned; /* memory of the texts of `start` */
+    MP_VEC(struct mp_derived) derived;
     struct mp_intern strings;
     MP_VEC(struct mp_device) devices;
     MP_VEC(struct mp_track) tracks;
@@ -185,14 +193,11 @@ struct mp_model {
     bool is_job;             /* the file's start says so */
     struct mp_coverage coverage;
     struct mp_exit how;
-    struct mp_damage damage;
     MP_VEC(uint8_t)
     skipped;                      /* by string id: reports pass over frames with that function, file or library
                                    * (model/stack.h); empty: none */
     struct mp_known_facts *facts; /* found so far by model/stack_facts.h */
     struct mp_model_steps *steps; /* found so far by model/steps_infer.h; may be NULL */
-    uint64_t put_in;              /* number of frees that the program's own count of events lacks: see missed_frees */
-    uint64_t part_of;             /* number of all events, if the file has only a part (leaks --pid); else 0 */
     uint64_t duration_ns;         /* to the exit, else to the last event or sample */
 };
 
@@ -244,7 +249,7 @@ static inline const char *mp_model_text(const struct mp_model *model, uint32_t i
 /* The number of the program's own events in the recording, even if only a part of the recording was read. */
 static inline uint64_t mp_model_event_count(const struct mp_model *model)
 {
-    return model->part_of ? model->part_of : model->events.count - model->put_in;
+    return model->file.part_of ? model->file.part_of : model->events.count - model->file.put_in;
 }
 
 /* The number of events before `ns`; with `also_at`, events at `ns` count, too. */

@@ -109,7 +109,7 @@ static void read_live(const struct mp_model *model, struct mp_steps *steps)
 static void find_marked_steps(const struct mp_model *model, bool by_function, struct mp_steps *steps)
 {
     struct mp_step_rule rule;
-    bool recorded = model->format && !strcmp(model->format, "mp");
+    bool recorded = model->file.format && !strcmp(model->file.format, "mp");
     *steps = (struct mp_steps){.at = steps->at, .room = steps->room, .each = 1};
     mp_step_rule_open_configured(&rule, recorded ? model->start.configuration : "step_range=^" MP_PROFILER_STEP);
     if (!recorded) rule.range = MP_STEP_NAMED; /* another program recorded it, so no user asked for other regions */

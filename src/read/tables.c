@@ -84,7 +84,7 @@ static void fill_recording(struct filling *f)
     mp_buffer_append(&command, "", 1);
     *add_text(f, "command") = copied(f, (const char *)command.data);
     mp_buffer_free(&command);
-    *add_text(f, "format") = copied(f, model->format);
+    *add_text(f, "format") = copied(f, model->file.format);
     *add_text(f, "host") = copied(f, model->start.host);
     *add_u32(f, "pid") = (uint32_t)model->start.pid;
     *add_u64(f, "start_unix_ns") = model->start.realtime_ns ? model->start.realtime_ns : UINT64_MAX;

@@ -51,7 +51,7 @@ int main(int argc, char **argv)
         return 1;
     }
     while (!mp_reader_next(reader, &chunk, &error))
-        if (chunk.kind == MP_CHUNK_EVENTS_KIND) take_events(&chunk.events);
+        if (chunk.kind == MP_CHUNK_EVENTS_KIND) take_events(&chunk.as.events);
     mp_reader_close(reader);
     for (size_t i = 0; i < THREADS; i++)
         if (seen[i].allocs + seen[i].frees + seen[i].twice)

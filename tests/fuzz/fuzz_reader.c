@@ -164,7 +164,8 @@ struct ArrowArray {
 
 static void use_column(struct memprof_recording *recording, const struct memprof_column *column, size_t rows)
 {
-    static const size_t bytes[] = {[MEMPROF_U8] = 1, [MEMPROF_U32] = 4, [MEMPROF_U64] = 8, [MEMPROF_I64] = 8, [MEMPROF_TEXT] = 4};
+    static const size_t bytes[] = {
+        [MEMPROF_U8] = 1, [MEMPROF_U32] = 4, [MEMPROF_U64] = 8, [MEMPROF_I64] = 8, [MEMPROF_TEXT] = 4};
     const uint32_t *numbers = column->values;
     size_t count;
     use(column->values, rows * bytes[column->type]);
@@ -218,17 +219,17 @@ static void use_chunk(const struct mp_chunk *chunk)
 {
     use(chunk->marks, chunk->mark_count * sizeof *chunk->marks);
     use(chunk->live_bytes, chunk->live_bytes_count * sizeof *chunk->live_bytes);
-    if (chunk->kind == MP_CHUNK_EVENTS_KIND) use_events(&chunk->events);
+    if (chunk->kind == MP_CHUNK_EVENTS_KIND) use_events(&chunk->as.events);
     if (chunk->kind == MP_CHUNK_STRINGS)
         for (size_t i = 0; i < chunk->count; i++)
-            use(chunk->strings[i].text, chunk->strings[i].length);
-    if (chunk->kind == MP_CHUNK_FRAMES) use(chunk->frames, chunk->count * sizeof *chunk->frames);
-    if (chunk->kind == MP_CHUNK_MODULES) use(chunk->modules, chunk->count * sizeof *chunk->modules);
-    if (chunk->kind == MP_CHUNK_STACKS) use(chunk->stacks, chunk->count * sizeof *chunk->stacks);
-    if (chunk->kind == MP_CHUNK_BASE) use(chunk->base, chunk->count * sizeof *chunk->base);
+            use(chunk->as.strings[i].text, chunk->as.strings[i].length);
+    if (chunk->kind == MP_CHUNK_FRAMES) use(chunk->as.frames, chunk->count * sizeof *chunk->as.frames);
+    if (chunk->kind == MP_CHUNK_MODULES) use(chunk->as.modules, chunk->count * sizeof *chunk->as.modules);
+    if (chunk->kind == MP_CHUNK_STACKS) use(chunk->as.stacks, chunk->count * sizeof *chunk->as.stacks);
+    if (chunk->kind == MP_CHUNK_BASE) use(chunk->as.base, chunk->count * sizeof *chunk->as.base);
     if (chunk->kind == MP_CHUNK_COVERAGE) {
-        use(chunk->coverage->sources, chunk->coverage->source_count * sizeof *chunk->coverage->sources);
-        use(chunk->coverage->notes, chunk->coverage->note_count * sizeof *chunk->coverage->notes);
+        use(chunk->as.coverage->sources, chunk->as.coverage->source_count * sizeof *chunk->as.coverage->sources);
+        use(chunk->as.coverage->notes, chunk->as.coverage->note_count * sizeof *chunk->as.coverage->notes);
     }
 }
 

@@ -243,7 +243,7 @@ static void read_again(int fd, const struct mp_recovery *recovery, bool alone)
     struct mp_error error;
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     if (mp_model_load(path, &model, &error)) abort();
-    if (model->damage.cut || model->damage.lost_bytes || model->damage.lost_chunks != alone) abort();
+    if (model->file.damage.cut || model->file.damage.lost_bytes || model->file.damage.lost_chunks != alone) abort();
     uint64_t events = alone ? recovery->summary.events : recovery->summary.kept;
     if (model->coverage.events != events || (!alone && model->events.count > events)) abort();
     mp_model_free(model);

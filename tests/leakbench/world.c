@@ -207,7 +207,7 @@ static void feed_events(struct mp_builder *builder, const struct mp_event *event
         type[i] = event->type, kind[i] = event->kind;
     }
     struct mp_event_columns columns = {count, time, address, bytes, block, stack, name, thread, track, type, kind};
-    feed(builder, (struct mp_chunk){.kind = MP_CHUNK_EVENTS_KIND, .count = count, .events = columns});
+    feed(builder, (struct mp_chunk){.kind = MP_CHUNK_EVENTS_KIND, .count = count, .as.events = columns});
 }
 
 static void feed_tables(struct world *world, struct mp_builder *builder)
@@ -224,13 +224,15 @@ static void feed_tables(struct world *world, struct mp_builder *builder)
         if (world->frames.at[i].language == MP_NATIVE)
             symbols[count++] = (struct mp_symbol){.frame = i, .function = world->frames.at[i].function};
     feed(builder,
-         (struct mp_chunk){.kind = MP_CHUNK_STRINGS, .count = world->strings.count, .strings = world->strings.at});
-    feed(builder, (struct mp_chunk){.kind = MP_CHUNK_DEVICES, .count = 1, .devices = &device});
-    feed(builder, (struct mp_chunk){.kind = MP_CHUNK_TRACKS, .count = W_TRACKS, .tracks = tracks});
-    feed(builder, (struct mp_chunk){.kind = MP_CHUNK_THREADS, .count = 4, .threads = threads});
-    feed(builder, (struct mp_chunk){.kind = MP_CHUNK_FRAMES, .count = world->frames.count, .frames = world->frames.at});
-    feed(builder, (struct mp_chunk){.kind = MP_CHUNK_STACKS, .count = world->nodes.count, .stacks = world->nodes.at});
-    feed(builder, (struct mp_chunk){.kind = MP_CHUNK_SYMBOLS, .count = count, .symbols = symbols});
+         (struct mp_chunk){.kind = MP_CHUNK_STRINGS, .count = world->strings.count, .as.strings = world->strings.at});
+    feed(builder, (struct mp_chunk){.kind = MP_CHUNK_DEVICES, .count = 1, .as.devices = &device});
+    feed(builder, (struct mp_chunk){.kind = MP_CHUNK_TRACKS, .count = W_TRACKS, .as.tracks = tracks});
+    feed(builder, (struct mp_chunk){.kind = MP_CHUNK_THREADS, .count = 4, .as.threads = threads});
+    feed(builder,
+         (struct mp_chunk){.kind = MP_CHUNK_FRAMES, .count = world->frames.count, .as.frames = world->frames.at});
+    feed(builder,
+         (struct mp_chunk){.kind = MP_CHUNK_STACKS, .count = world->nodes.count, .as.stacks = world->nodes.at});
+    feed(builder, (struct mp_chunk){.kind = MP_CHUNK_SYMBOLS, .count = count, .as.symbols = symbols});
     free(symbols);
 }
 
@@ -248,10 +250,10 @@ struct mp_model *world_build(struct world *world)
         feed_events(builder, world->events.at + at,
                     world->events.count - at < CHUNK ? world->events.count - at : CHUNK);
     if (world->samples.count)
-        feed(builder,
-             (struct mp_chunk){.kind = MP_CHUNK_SAMPLES, .count = world->samples.count, .samples = world->samples.at});
+        feed(builder, (struct mp_chunk){
+                          .kind = MP_CHUNK_SAMPLES, .count = world->samples.count, .as.samples = world->samples.at});
     struct mp_exit how = {.known = true, .time_ns = world->now_ns};
-    feed(builder, (struct mp_chunk){.kind = MP_CHUNK_EXIT, .count = 1, .how = &how});
+    feed(builder, (struct mp_chunk){.kind = MP_CHUNK_EXIT, .count = 1, .as.how = &how});
     mp_builder_finish(builder, &damage, 1, &model);
     return model;
 }

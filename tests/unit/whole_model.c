@@ -11,23 +11,12 @@
 #define ZEROES(field) {0},
 
 #define FIELDS_mp_model(V, N)                                                                                          \
-    N(start)                                                                                                           \
-    N(owned)                                                                                                           \
-    N(derived)                                                                                                         \
-    V(file_bytes)                                                                                                      \
-    N(chunks)                                                                                                          \
-    V(format)                                                                                                          \
-    N(strings)                                                                                                         \
-    N(devices)                                                                                                         \
-    N(tracks)                                                                                                          \
-    N(threads)                                                                                                         \
-    N(modules)                                                                                                         \
-    N(frames)                                                                                                          \
-    N(lines) N(stacks) N(notes) N(noted) N(resizes) N(labels) N(holders) N(looks) N(uses) N(metadata) N(requests)       \
-        N(samples)                                                                                                     \
-        N(segments) N(parts) N(calls) N(asides) N(events) N(blocks) N(sums) N(past) N(past_sites) V(sample_bytes)      \
-            V(host_bytes) N(job) V(is_job) N(coverage) N(how) N(damage) N(skipped) V(facts) V(steps) V(put_in)         \
-                V(part_of) V(duration_ns)
+    N(file)                                                                                                            \
+    N(start) N(owned) N(derived) N(strings) N(devices) N(tracks) N(threads) N(modules) N(frames) N(lines) N(stacks)    \
+        N(notes) N(noted) N(resizes) N(labels) N(holders) N(looks) N(uses) N(metadata) N(requests) N(samples)          \
+            N(segments) N(parts) N(calls) N(asides) N(events) N(blocks) N(sums) N(past) N(past_sites) V(sample_bytes)  \
+                V(host_bytes) N(job) V(is_job) N(coverage) N(how) N(skipped) V(facts) V(steps) V(duration_ns)
+#define FIELDS_mp_model_file(V, N)   V(bytes) N(chunks) V(format) N(damage) V(put_in) V(part_of)
 #define FIELDS_mp_model_events(V, N) V(count) V(time_ns) V(subject) V(thread) V(track) V(type)
 #define FIELDS_mp_model_blocks(V, N) V(count) MP_BLOCK_FIELDS(V) V(alloc_event) V(free_event) V(module) V(freed_at)
 #define FIELDS_mp_model_frame(V, N)  N(raw) V(first_line) V(line_count)
@@ -47,6 +36,7 @@
 #define MODEL_LISTED(type)                                                                                             \
     __attribute__((unused)) static const struct type every_##type = {FIELDS_##type(ZERO, ZEROES)};
 MODEL_LISTED(mp_model)
+MODEL_LISTED(mp_model_file)
 MODEL_LISTED(mp_model_events)
 MODEL_LISTED(mp_model_blocks)
 MODEL_LISTED(mp_model_frame)
@@ -181,8 +171,7 @@ static bool differ_blocks(struct pair *pair, unsigned but)
     }
     return differ(pair, "count of blocks", got->count, wanted->count) || ROWS(mp_model_resize, resizes) ||
            ROWS(mp_model_label, labels) || ROWS(mp_model_request, requests) || ROWS(mp_model_holder, holders) ||
-           ROWS(mp_model_look, looks) || ROWS(mp_model_metadata, metadata) ||
-           ROWS(mp_model_use, uses);
+           ROWS(mp_model_look, looks) || ROWS(mp_model_metadata, metadata) || ROWS(mp_model_use, uses);
 }
 
 static bool differ_texts(struct pair *pair, const char *what, const uint32_t *got, uint32_t got_count,
@@ -238,12 +227,14 @@ static bool differ_start(struct pair *pair)
 static bool differ_file(struct pair *pair)
 {
     for (unsigned kind = 0; kind < MP_CHUNK_KINDS; kind++)
-        if (differ(pair, "chunks of a kind", pair->got->chunks[kind].chunks, pair->wanted->chunks[kind].chunks) ||
-            differ(pair, "entries of a kind", pair->got->chunks[kind].entries, pair->wanted->chunks[kind].entries) ||
-            differ(pair, "bytes of a kind", pair->got->chunks[kind].bytes, pair->wanted->chunks[kind].bytes))
+        if (differ(pair, "chunks of a kind", pair->got->file.chunks[kind].chunks,
+                   pair->wanted->file.chunks[kind].chunks) ||
+            differ(pair, "entries of a kind", pair->got->file.chunks[kind].entries,
+                   pair->wanted->file.chunks[kind].entries) ||
+            differ(pair, "bytes of a kind", pair->got->file.chunks[kind].bytes, pair->wanted->file.chunks[kind].bytes))
             return true;
-    return differ(pair, "file_bytes", pair->got->file_bytes, pair->wanted->file_bytes) ||
-           differ_text(pair, "format", pair->got->format, pair->wanted->format);
+    return differ(pair, "file_bytes", pair->got->file.bytes, pair->wanted->file.bytes) ||
+           differ_text(pair, "format", pair->got->file.format, pair->wanted->file.format);
 }
 
 const char *whole_model_difference(const struct mp_model *got, const struct mp_model *wanted, unsigned but)
@@ -258,10 +249,11 @@ const char *whole_model_difference(const struct mp_model *got, const struct mp_m
         differ_rows(pair, "past", whole_mp_past(), &got->past, 1, &wanted->past, 1) || ROWS(mp_past_site, past_sites) ||
         differ(pair, "sample_bytes", got->sample_bytes, wanted->sample_bytes) ||
         differ(pair, "host_bytes", got->host_bytes, wanted->host_bytes) ||
-        differ(pair, "is_job", got->is_job, wanted->is_job) || differ(pair, "part_of", got->part_of, wanted->part_of) ||
-        differ(pair, "cut", got->damage.cut, wanted->damage.cut) ||
-        differ(pair, "lost bytes", got->damage.lost_bytes, wanted->damage.lost_bytes) ||
-        differ(pair, "lost chunks", got->damage.lost_chunks, wanted->damage.lost_chunks) ||
+        differ(pair, "is_job", got->is_job, wanted->is_job) ||
+        differ(pair, "part_of", got->file.part_of, wanted->file.part_of) ||
+        differ(pair, "cut", got->file.damage.cut, wanted->file.damage.cut) ||
+        differ(pair, "lost bytes", got->file.damage.lost_bytes, wanted->file.damage.lost_bytes) ||
+        differ(pair, "lost chunks", got->file.damage.lost_chunks, wanted->file.damage.lost_chunks) ||
         (!(but & WHOLE_BUT_FILE) && differ_file(pair)) || (!(but & WHOLE_BUT_START) && differ_start(pair)) ||
         (!(but & WHOLE_BUT_COVERAGE) && differ_coverage(pair)) || (!(but & WHOLE_BUT_EXIT) && differ_exit(pair));
     return differs ? both.said : NULL;

@@ -189,17 +189,17 @@ static void add_event_chunk(struct mp_builder *builder, const struct mp_event *e
         .kind = MP_CHUNK_EVENTS_KIND,
         .count = count,
         .time_ns = events->time_ns,
-        .events = {.count = count,
-                   .time_ns = wide,
-                   .address = wide + room,
-                   .bytes = wide + 2 * room,
-                   .block = wide + 3 * room,
-                   .stack = words,
-                   .name = words + room,
-                   .thread = words + 2 * room,
-                   .track = track,
-                   .type = bytes,
-                   .kind = bytes + room},
+        .as.events = {.count = count,
+                      .time_ns = wide,
+                      .address = wide + room,
+                      .bytes = wide + 2 * room,
+                      .block = wide + 3 * room,
+                      .stack = words,
+                      .name = words + room,
+                      .thread = words + 2 * room,
+                      .track = track,
+                      .type = bytes,
+                      .kind = bytes + room},
     };
     add_chunk(builder, &chunk);
     free(wide);
@@ -214,14 +214,14 @@ static void add_strings(struct mp_builder *builder, const struct mp_intern *stri
     if (!entries) die("no memory");
     for (uint32_t i = 0; i < strings->count; i++)
         entries[i].text = mp_intern_get(strings, i, &entries[i].length);
-    struct mp_chunk chunk = {.kind = MP_CHUNK_STRINGS, .count = strings->count, .strings = entries};
+    struct mp_chunk chunk = {.kind = MP_CHUNK_STRINGS, .count = strings->count, .as.strings = entries};
     add_chunk(builder, &chunk);
     free(entries);
 }
 
 #define add_table(builder, which, member, table)                                                                       \
     do {                                                                                                               \
-        struct mp_chunk chunk = {.kind = which, .count = (table).count, .member = (table).at};                         \
+        struct mp_chunk chunk = {.kind = which, .count = (table).count, .as.member = (table).at};                      \
         if (chunk.count) add_chunk(builder, &chunk);                                                                   \
     } while (0)
 
@@ -253,8 +253,8 @@ static struct mp_model *finish(struct making *make, const char *const *command)
     }
     struct mp_coverage coverage = {.events = make->events.count, .dropped = make->dropped, .truncated_stacks = 2};
     struct mp_exit how = {.known = true, .time_ns = make->now_ns + 1000000, .text = exit_text};
-    struct mp_chunk last[] = {{.kind = MP_CHUNK_COVERAGE, .count = 1, .coverage = &coverage},
-                              {.kind = MP_CHUNK_EXIT, .count = 1, .how = &how}};
+    struct mp_chunk last[] = {{.kind = MP_CHUNK_COVERAGE, .count = 1, .as.coverage = &coverage},
+                              {.kind = MP_CHUNK_EXIT, .count = 1, .as.how = &how}};
     add_chunk(builder, &last[0]);
     add_chunk(builder, &last[1]);
     struct mp_damage damage = {0};

@@ -159,7 +159,7 @@ static void link_turns(struct mp_phases *phases)
 /* PyTorch's own history lacks the frames of autograd's threads if it has only Python frames. */
 static bool lacks_backward(const struct mp_model *model)
 {
-    if (!model->format || strcmp(model->format, "pytorch")) return false;
+    if (!model->file.format || strcmp(model->file.format, "pytorch")) return false;
     for (size_t i = 0; i < model->frames.count; i++)
         if (model->frames.at[i].raw.language == MP_NATIVE) return false;
     return true;

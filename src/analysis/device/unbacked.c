@@ -143,8 +143,8 @@ static void sweep(struct state *state, uint32_t moment, struct mp_unbacked *foun
 bool mp_unbacked_find(const struct mp_model *model, uint32_t device, uint32_t moment, struct mp_unbacked *found)
 {
     struct state state = {.model = model};
-    bool ends = false, known = !model->part_of && !model->sample_bytes && !model->past.time_ns &&
-                               !model->coverage.dropped && !model->damage.lost_chunks;
+    bool ends = false, known = !model->file.part_of && !model->sample_bytes && !model->past.time_ns &&
+                               !model->coverage.dropped && !model->file.damage.lost_chunks;
     if (known) {
         find_uses(&state, device);
         known = find_cells(&state, &ends);

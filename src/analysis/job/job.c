@@ -487,7 +487,7 @@ static void miss(struct mp_buffer *text, const char *format, const char *number)
 static uint32_t job_missing(struct mp_job *job, const struct mp_model *model)
 {
     char number[MP_UNIT_TEXT];
-    const struct mp_damage *damage = &model->damage;
+    const struct mp_damage *damage = &model->file.damage;
     struct mp_buffer text = {0};
     if (!mp_model_incomplete(model)) return 0;
     if (damage->cut) miss(&text, "the file is cut%s", "");
@@ -1094,18 +1094,18 @@ static enum mp_status build(const struct finisher *f, struct mp_model **model, s
         if (began && (!start.realtime_ns || began < start.realtime_ns)) start.realtime_ns = began;
     }
     const struct mp_chunk chunks[] = {
-        {.kind = MP_CHUNK_STRINGS, .count = f->strings.count, .strings = f->strings.at},
-        {.kind = MP_CHUNK_MODULES, .count = f->module_rows.count, .modules = f->module_rows.at},
-        {.kind = MP_CHUNK_FRAMES, .count = f->frame_rows.count, .frames = f->frame_rows.at},
-        {.kind = MP_CHUNK_SYMBOLS, .count = f->symbols.count, .symbols = f->symbols.at},
-        {.kind = MP_CHUNK_STACKS, .count = f->nodes.count, .stacks = f->nodes.at},
-        {.kind = MP_CHUNK_JOB_PROCESSES, .count = rows->processes.count, .job_processes = rows->processes.at},
-        {.kind = MP_CHUNK_JOB_TRACKS, .count = rows->tracks.count, .job_tracks = rows->tracks.at},
-        {.kind = MP_CHUNK_JOB_SITES, .count = rows->sites.count, .job_sites = rows->sites.at},
-        {.kind = MP_CHUNK_JOB_HOLDINGS, .count = rows->holdings.count, .job_holdings = rows->holdings.at},
-        {.kind = MP_CHUNK_JOB_FINDINGS, .count = rows->findings.count, .job_findings = rows->findings.at},
-        {.kind = MP_CHUNK_JOB_POINTS, .count = rows->points.count, .job_points = rows->points.at},
-        {.kind = MP_CHUNK_JOB_TROUBLES, .count = rows->troubles.count, .job_troubles = rows->troubles.at},
+        {.kind = MP_CHUNK_STRINGS, .count = f->strings.count, .as.strings = f->strings.at},
+        {.kind = MP_CHUNK_MODULES, .count = f->module_rows.count, .as.modules = f->module_rows.at},
+        {.kind = MP_CHUNK_FRAMES, .count = f->frame_rows.count, .as.frames = f->frame_rows.at},
+        {.kind = MP_CHUNK_SYMBOLS, .count = f->symbols.count, .as.symbols = f->symbols.at},
+        {.kind = MP_CHUNK_STACKS, .count = f->nodes.count, .as.stacks = f->nodes.at},
+        {.kind = MP_CHUNK_JOB_PROCESSES, .count = rows->processes.count, .as.job_processes = rows->processes.at},
+        {.kind = MP_CHUNK_JOB_TRACKS, .count = rows->tracks.count, .as.job_tracks = rows->tracks.at},
+        {.kind = MP_CHUNK_JOB_SITES, .count = rows->sites.count, .as.job_sites = rows->sites.at},
+        {.kind = MP_CHUNK_JOB_HOLDINGS, .count = rows->holdings.count, .as.job_holdings = rows->holdings.at},
+        {.kind = MP_CHUNK_JOB_FINDINGS, .count = rows->findings.count, .as.job_findings = rows->findings.at},
+        {.kind = MP_CHUNK_JOB_POINTS, .count = rows->points.count, .as.job_points = rows->points.at},
+        {.kind = MP_CHUNK_JOB_TROUBLES, .count = rows->troubles.count, .as.job_troubles = rows->troubles.at},
     };
     struct mp_builder *builder;
     enum mp_status status = MP_OK;

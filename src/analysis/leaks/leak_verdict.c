@@ -83,7 +83,7 @@ enum mp_verdict mp_leak_verdict(const struct mp_model *model, const struct mp_st
         tell_unsure_growth(model, &signs->unsure_growth, reason, size);
     else if (signs->caches)
         tell_caches(model, signs, reason, size);
-    else if (mp_damage_any(&model->damage))
+    else if (mp_damage_any(&model->file.damage))
         SAY("nothing keeps growing in the part of the file that could be read");
     else if (signs->grows && !signs->findings && steps->guessed)
         SAY("memory grew, but no site in most of %u steps inferred from the order of allocations; call %s in the loop",

@@ -9,7 +9,7 @@ static int run_anonymize(const struct mp_invocation *invocation)
     struct mp_error error;
     int status = mp_output_recording_load(invocation, &model);
     if (status) return status;
-    if (mp_damage_any(&model->damage)) {
+    if (mp_damage_any(&model->file.damage)) {
         mp_message("%s is cut or damaged, and its copy would not show that: run memprof recover first", input);
         status = MP_EXIT_COULD_NOT;
     } else {

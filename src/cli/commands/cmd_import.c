@@ -8,7 +8,7 @@ static void print_summary(const struct mp_model *model, const char *path)
 {
     char events[MP_UNIT_TEXT], blocks[MP_UNIT_TEXT];
     mp_message("%s  %s events, %s blocks; format %s", path, mp_format_count(events, model->events.count),
-               mp_format_count(blocks, model->blocks.count), model->format);
+               mp_format_count(blocks, model->blocks.count), model->file.format);
 }
 
 static int run_import(const struct mp_invocation *invocation)
@@ -17,7 +17,7 @@ static int run_import(const struct mp_invocation *invocation)
     struct mp_model *model;
     int status = mp_output_recording_load(invocation, &model);
     if (status) return status;
-    if (!strcmp(model->format, "mp")) {
+    if (!strcmp(model->file.format, "mp")) {
         mp_message("%s is a recording already; copy it%s", input,
                    mp_model_incomplete(model) ? ", or make a whole one of it with memprof recover" : "");
         status = MP_EXIT_COULD_NOT;

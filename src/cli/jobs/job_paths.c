@@ -167,15 +167,15 @@ static void find_end(const char *path, struct recorded_process *process)
     while (!mp_reader_next(reader, &chunk, &error)) {
         if (chunk.kind == MP_CHUNK_STRINGS) {
             for (size_t i = 0; i < chunk.count; i++, texts++)
-                if (chunk.strings[i].length == sizeof snapshot - 1 &&
-                    !memcmp(chunk.strings[i].text, snapshot, sizeof snapshot - 1))
+                if (chunk.as.strings[i].length == sizeof snapshot - 1 &&
+                    !memcmp(chunk.as.strings[i].text, snapshot, sizeof snapshot - 1))
                     wanted = texts;
-        } else if (chunk.kind == MP_CHUNK_EVENTS_KIND && chunk.events.count) {
-            process->duration_ns = chunk.events.time_ns[chunk.events.count - 1];
+        } else if (chunk.kind == MP_CHUNK_EVENTS_KIND && chunk.as.events.count) {
+            process->duration_ns = chunk.as.events.time_ns[chunk.as.events.count - 1];
         } else if (chunk.kind == MP_CHUNK_EXIT) {
-            process->snapshot = chunk.how->text == wanted;
+            process->snapshot = chunk.as.how->text == wanted;
             process->ended = !process->snapshot;
-            process->duration_ns = chunk.how->time_ns;
+            process->duration_ns = chunk.as.how->time_ns;
         }
     }
     mp_reader_close(reader);

@@ -96,11 +96,11 @@ static enum mp_status take_table(struct tables *tables, const struct mp_chunk *c
     bool done = true;
     if (chunk->kind == MP_CHUNK_STRINGS) {
         for (size_t i = 0; done && i < chunk->count; i++)
-            done = add_string(tables, chunk->strings[i].text, chunk->strings[i].length);
+            done = add_string(tables, chunk->as.strings[i].text, chunk->as.strings[i].length);
         return done ? MP_OK : no_memory(error);
     }
     size_t bytes = chunk->count * mp_table_of(chunk->kind)->row;
-    if (!mp_vec_append(&tables->rows[chunk->kind].bytes, chunk->rows, bytes)) return no_memory(error);
+    if (!mp_vec_append(&tables->rows[chunk->kind].bytes, chunk->as.rows, bytes)) return no_memory(error);
     tables->rows[chunk->kind].count += chunk->count;
     return tables->rows[chunk->kind].count < ROWS_MAX ? MP_OK : flush_tables(tables, writer, error);
 }
@@ -132,7 +132,7 @@ static bool keep_marks(void *vec_pointer, const struct mp_chunk *chunk)
  * `rest`. */
 static enum mp_status take_events(struct folding *folding, const struct mp_chunk *chunk, struct mp_error *error)
 {
-    const struct mp_event_columns *columns = &chunk->events;
+    const struct mp_event_columns *columns = &chunk->as.events;
     enum mp_status status = MP_OK;
     size_t at = 0;
     while (!status && at < columns->count && too_many(folding))
@@ -148,7 +148,7 @@ static enum mp_status take_events(struct folding *folding, const struct mp_chunk
 static bool take_samples(struct folding *folding, const struct mp_chunk *chunk)
 {
     for (size_t i = 0; i < chunk->count; i++) {
-        struct mp_sample sample = chunk->samples[i];
+        struct mp_sample sample = chunk->as.samples[i];
         struct counter fresh = {sample, sample};
         size_t at = 0;
         while (at < folding->counters.count && folding->counters.at[at].last.counter != sample.counter)

@@ -50,7 +50,7 @@ static enum mp_status copy_strings(struct recovering *recovering, const struct m
     if (!strings) return no_memory(error);
     enum mp_status status = MP_OK;
     for (size_t i = 0; !status && i < chunk->count; i++) {
-        strings[i] = (struct mp_string){.text = chunk->strings[i].text, .length = chunk->strings[i].length};
+        strings[i] = (struct mp_string){.text = chunk->as.strings[i].text, .length = chunk->as.strings[i].length};
         if (recovering->recording)
             status = restore_string(&recovering->recording->tables.strings, strings[i].text, strings[i].length, error);
     }
@@ -79,7 +79,7 @@ static enum mp_status restore_tracks(struct mp_recording *recording, const struc
     wire += tables->done[MP_TABLE_TRACKS];
     enum mp_status status = pass_over(recording, MP_TABLE_TRACKS, chunk->count, error);
     for (size_t i = 0; !status && !chunk->lost && i < chunk->count; i++)
-        tables->device_keys.at[chunk->tracks[i].device] = mp_tables_device_key(&wire[i]);
+        tables->device_keys.at[chunk->as.tracks[i].device] = mp_tables_device_key(&wire[i]);
     return status;
 }
 
@@ -92,13 +92,13 @@ static enum mp_status restore_table(struct mp_recording *recording, const struct
     switch (chunk->kind) {
     case MP_CHUNK_DEVICES:
         for (size_t i = 0; done && i < chunk->count; i++)
-            done = mp_vec_push(&tables->devices, chunk->devices[i]) && mp_vec_push(&tables->device_keys, nobody);
+            done = mp_vec_push(&tables->devices, chunk->as.devices[i]) && mp_vec_push(&tables->device_keys, nobody);
         tables->devices_written += chunk->count;
         break;
     case MP_CHUNK_TRACKS:
         return restore_tracks(recording, chunk, error);
     case MP_CHUNK_THREADS:
-        done = mp_vec_append(&tables->threads, chunk->threads, chunk->count);
+        done = mp_vec_append(&tables->threads, chunk->as.threads, chunk->count);
         tables->threads_written += chunk->count;
         break;
     case MP_CHUNK_MODULES:
@@ -116,13 +116,13 @@ static enum mp_status copy_table(struct recovering *recovering, const struct mp_
                                  struct mp_error *error)
 {
     enum mp_status status = recovering->recording ? restore_table(recovering->recording, chunk, error) : MP_OK;
-    return status ? status : mp_writer_rows(writer, chunk->kind, chunk->rows, chunk->count, error);
+    return status ? status : mp_writer_rows(writer, chunk->kind, chunk->as.rows, chunk->count, error);
 }
 
 static enum mp_status copy_events(struct recovering *recovering, const struct mp_chunk *chunk, struct mp_writer *writer,
                                   struct mp_error *error)
 {
-    const struct mp_event_columns *columns = &chunk->events;
+    const struct mp_event_columns *columns = &chunk->as.events;
     struct mp_recording *recording = recovering->recording;
     enum mp_status status = recording ? mp_state_chunk(&recording->state, chunk, NULL, error) : MP_OK;
     uint64_t put_in = 0;
@@ -172,9 +172,9 @@ static enum mp_status copy_words(struct recovering *recovering, const struct mp_
                                  struct mp_error *error)
 {
     struct mp_recording *recording = recovering->recording;
-    if (recording && chunk->kind == MP_CHUNK_PAST) recording->events += chunk->past->events;
+    if (recording && chunk->kind == MP_CHUNK_PAST) recording->events += chunk->as.past->events;
     enum mp_status status = recording ? mp_state_chunk(&recording->state, chunk, NULL, error) : MP_OK;
-    return status ? status : mp_writer_rows(writer, chunk->kind, chunk->rows, chunk->count, error);
+    return status ? status : mp_writer_rows(writer, chunk->kind, chunk->as.rows, chunk->count, error);
 }
 
 static enum mp_status copy_chunk(struct recovering *recovering, const struct mp_chunk *chunk, struct mp_writer *writer,
@@ -206,7 +206,7 @@ static enum mp_status copy_chunk(struct recovering *recovering, const struct mp_
     case MP_CHUNK_PAST_SITES:
         return copy_words(recovering, chunk, writer, error);
     case MP_CHUNK_SAMPLES:
-        return mp_writer_rows(writer, chunk->kind, chunk->rows, chunk->count, error);
+        return mp_writer_rows(writer, chunk->kind, chunk->as.rows, chunk->count, error);
     default:
         break;
     }
@@ -217,15 +217,15 @@ static enum mp_status copy_chunk(struct recovering *recovering, const struct mp_
     case MP_CHUNK_SEGMENT_PARTS:
     case MP_CHUNK_CALLS:
     case MP_CHUNK_ASIDES:
-        return mp_writer_rows(writer, chunk->kind, chunk->rows, chunk->count, error);
+        return mp_writer_rows(writer, chunk->kind, chunk->as.rows, chunk->count, error);
     case MP_CHUNK_TRACE:
-        return mp_writer_calls(writer, chunk->calls, chunk->count, error);
+        return mp_writer_calls(writer, chunk->as.calls, chunk->count, error);
     case MP_CHUNK_COVERAGE:
         recovering->coverage_copied = true;
-        return mp_writer_coverage(writer, chunk->coverage, error);
+        return mp_writer_coverage(writer, chunk->as.coverage, error);
     case MP_CHUNK_EXIT:
         recovering->exit_copied = true;
-        return mp_writer_exit(writer, chunk->how, error);
+        return mp_writer_exit(writer, chunk->as.how, error);
     default:
         return MP_OK;
     }

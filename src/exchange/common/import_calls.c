@@ -170,7 +170,7 @@ static enum mp_status put_events(struct importer *importer)
 static enum mp_status put_base(struct importer *importer)
 {
     struct mp_chunk chunk = {.kind = MP_CHUNK_BASE, .count = importer->base.count, .base_total = importer->base.count};
-    chunk.base = importer->base.at;
+    chunk.as.base = importer->base.at;
     return chunk.count ? mp_builder_add(importer->events.builder, &chunk, importer->error) : MP_OK;
 }
 

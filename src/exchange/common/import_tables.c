@@ -14,7 +14,7 @@ enum mp_status mp_import_event(struct mp_import_events *e, const struct mp_event
 enum mp_status mp_import_events_flush(struct mp_import_events *e)
 {
     struct mp_chunk chunk = {.kind = MP_CHUNK_EVENTS_KIND, .count = e->waiting.count};
-    chunk.events = mp_event_room_columns(&e->waiting);
+    chunk.as.events = mp_event_room_columns(&e->waiting);
     if (chunk.count && !e->status) e->status = mp_builder_add(e->builder, &chunk, e->error);
     e->passed += chunk.count;
     e->waiting.count = 0;
@@ -66,7 +66,7 @@ static enum mp_status put_strings(const struct mp_import_tables *tables, struct 
     for (uint32_t i = 0; i < tables->strings.count; i++)
         entries[i].text = mp_intern_get(&tables->strings, i, &entries[i].length);
     struct mp_chunk chunk = {.kind = MP_CHUNK_STRINGS, .count = tables->strings.count};
-    chunk.strings = entries;
+    chunk.as.strings = entries;
     enum mp_status status = mp_builder_add(builder, &chunk, error);
     free(entries);
     return status;
@@ -83,7 +83,7 @@ static enum mp_status put_symbols(const struct mp_import_tables *tables, struct 
         if (frame->language == MP_NATIVE) mp_vec_add(&symbols, symbol);
     }
     struct mp_chunk chunk = {.kind = MP_CHUNK_SYMBOLS, .count = symbols.count};
-    chunk.symbols = symbols.at;
+    chunk.as.symbols = symbols.at;
     enum mp_status status = mp_builder_add(builder, &chunk, error);
     mp_vec_free(&symbols);
     return status;
@@ -93,11 +93,11 @@ static enum mp_status put_rows(const struct mp_import_tables *tables, struct mp_
                                struct mp_error *error)
 {
     struct mp_chunk chunks[] = {
-        {.kind = MP_CHUNK_DEVICES, .count = tables->devices.count, .devices = tables->devices.at},
-        {.kind = MP_CHUNK_TRACKS, .count = tables->tracks.count, .tracks = tables->tracks.at},
-        {.kind = MP_CHUNK_THREADS, .count = tables->threads.count, .threads = tables->threads.at},
-        {.kind = MP_CHUNK_FRAMES, .count = tables->frames.count, .frames = tables->frames.at},
-        {.kind = MP_CHUNK_STACKS, .count = tables->nodes.count, .stacks = tables->nodes.at},
+        {.kind = MP_CHUNK_DEVICES, .count = tables->devices.count, .as.devices = tables->devices.at},
+        {.kind = MP_CHUNK_TRACKS, .count = tables->tracks.count, .as.tracks = tables->tracks.at},
+        {.kind = MP_CHUNK_THREADS, .count = tables->threads.count, .as.threads = tables->threads.at},
+        {.kind = MP_CHUNK_FRAMES, .count = tables->frames.count, .as.frames = tables->frames.at},
+        {.kind = MP_CHUNK_STACKS, .count = tables->nodes.count, .as.stacks = tables->nodes.at},
     };
     enum mp_status status = MP_OK;
     for (size_t i = 0; !status && i < sizeof chunks / sizeof *chunks; i++)
@@ -128,8 +128,8 @@ void mp_import_tables_free(struct mp_import_tables *tables)
 enum mp_status mp_import_end(struct mp_builder *builder, const struct mp_coverage *coverage, const struct mp_exit *how,
                              struct mp_error *error)
 {
-    struct mp_chunk chunks[] = {{.kind = MP_CHUNK_COVERAGE, .count = 1, .coverage = coverage},
-                                {.kind = MP_CHUNK_EXIT, .count = 1, .how = how}};
+    struct mp_chunk chunks[] = {{.kind = MP_CHUNK_COVERAGE, .count = 1, .as.coverage = coverage},
+                                {.kind = MP_CHUNK_EXIT, .count = 1, .as.how = how}};
     enum mp_status status = mp_builder_add(builder, &chunks[0], error);
     return status ? status : mp_builder_add(builder, &chunks[1], error);
 }
@@ -143,6 +143,6 @@ enum mp_status mp_import_finish(struct mp_builder *builder, enum mp_status fille
         return filled;
     }
     mp_builder_finish(builder, &whole, file_bytes, model);
-    (*model)->format = format;
+    (*model)->file.format = format;
     return MP_OK;
 }

@@ -224,8 +224,8 @@ static enum mp_status save_uses(struct saver *s)
 {
     MP_VEC(struct mp_block_use) rows = {0};
     mp_vec_each (const struct mp_model_use, from, &s->model->uses) {
-        const struct mp_block_use row = {from->time_ns, s->numbers[from->block], from->operator, from->node,
-                                         from->shape, from->module, from->how};
+        const struct mp_block_use row = {
+            from->time_ns, s->numbers[from->block], from->operator, from->node, from->shape, from->module, from->how};
         mp_vec_add(&rows, row);
     }
     enum mp_status status = mp_writer_uses(s->writer, rows.at, rows.count, s->error);
@@ -301,8 +301,8 @@ static enum mp_status save_all(struct saver *s)
     if (!status) status = mp_writer_parts(s->writer, model->parts.at, model->parts.count, s->error);
     if (!status) status = mp_writer_calls(s->writer, model->calls.at, model->calls.count, s->error);
     if (!status) status = mp_writer_asides(s->writer, model->asides.at, model->asides.count, s->error);
-    if (mp_damage_any(&model->damage))
-        mp_writer_lost(s->writer, model->damage.lost_chunks + !model->damage.lost_chunks, 0);
+    if (mp_damage_any(&model->file.damage))
+        mp_writer_lost(s->writer, model->file.damage.lost_chunks + !model->file.damage.lost_chunks, 0);
     if (!status) status = mp_writer_coverage(s->writer, &model->coverage, s->error);
     if (!status) status = mp_writer_exit(s->writer, &model->how, s->error);
     free(s->numbers);

@@ -976,7 +976,7 @@ static enum mp_status put_base(struct importer *importer)
     size_t count = importer->kineto->base_blocks;
     struct mp_base_block *blocks = mp_alloc_zeroed(count + 1, sizeof *blocks);
     struct mp_chunk chunk = {.kind = MP_CHUNK_BASE, .count = count, .base_total = count};
-    chunk.base = blocks;
+    chunk.as.base = blocks;
     enum mp_status status = MP_OK;
     if (make_base(importer, blocks) && count)
         status = mp_builder_add(importer->events.builder, &chunk, importer->error);

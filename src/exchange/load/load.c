@@ -41,7 +41,7 @@ static enum mp_status load_wrapped(struct mp_input *input, struct mp_model **mod
     snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
     if (!status) status = mp_model_load(name, model, error);
     close(fd);
-    if (!status) (*model)->file_bytes = input->file_bytes;
+    if (!status) (*model)->file.bytes = input->file_bytes;
     return status;
 }
 

@@ -704,7 +704,7 @@ static enum mp_status write_base(struct maker *m)
         }
         course->reserved = device->base_range_bytes;
     }
-    struct mp_chunk chunk = {.kind = MP_CHUNK_BASE, .count = base.count, .base = base.at, .base_total = base.count};
+    struct mp_chunk chunk = {.kind = MP_CHUNK_BASE, .count = base.count, .as.base = base.at, .base_total = base.count};
     enum mp_status status = base.count ? mp_builder_add(m->builder, &chunk, m->error) : MP_OK;
     mp_vec_free(&base);
     for (size_t i = 0; !status && i < s->devices.count; i++)
@@ -738,14 +738,14 @@ static enum mp_status add_frames(struct maker *m)
             symbols[native++] = *from;
         frames[i].more = table->more.at[i];
     }
-    struct mp_chunk chunk = {.kind = MP_CHUNK_FRAMES, .count = table->frames.count, .frames = frames};
+    struct mp_chunk chunk = {.kind = MP_CHUNK_FRAMES, .count = table->frames.count, .as.frames = frames};
     if (!status) status = mp_builder_add(m->builder, &chunk, m->error);
-    chunk = (struct mp_chunk){.kind = MP_CHUNK_SYMBOLS, .count = native, .symbols = symbols};
+    chunk = (struct mp_chunk){.kind = MP_CHUNK_SYMBOLS, .count = native, .as.symbols = symbols};
     if (!status) status = mp_builder_add(m->builder, &chunk, m->error);
     free(frames);
     free(symbols);
     if (status) return status;
-    chunk = (struct mp_chunk){.kind = MP_CHUNK_STACKS, .count = table->nodes.count, .stacks = table->nodes.at};
+    chunk = (struct mp_chunk){.kind = MP_CHUNK_STACKS, .count = table->nodes.count, .as.stacks = table->nodes.at};
     return mp_builder_add(m->builder, &chunk, m->error);
 }
 
@@ -753,7 +753,7 @@ static enum mp_status add_threads(struct maker *m)
 {
     uint32_t lanes = m->snapshot->marks.lanes;
     struct mp_thread_info *threads = mp_alloc_zeroed(lanes, sizeof *threads);
-    struct mp_chunk chunk = {.kind = MP_CHUNK_THREADS, .count = lanes, .threads = threads};
+    struct mp_chunk chunk = {.kind = MP_CHUNK_THREADS, .count = lanes, .as.threads = threads};
     enum mp_status status = mp_builder_add(m->builder, &chunk, m->error);
     free(threads);
     return status;
@@ -781,9 +781,9 @@ static enum mp_status add_tracks(struct maker *m, const uint32_t *names)
         mp_vec_add(&tracks, torch);
         if (s->devices.at[i].ranges.count) mp_vec_add(&tracks, driver);
     }
-    struct mp_chunk chunk = {.kind = MP_CHUNK_DEVICES, .count = devices.count, .devices = devices.at};
+    struct mp_chunk chunk = {.kind = MP_CHUNK_DEVICES, .count = devices.count, .as.devices = devices.at};
     enum mp_status status = mp_builder_add(m->builder, &chunk, m->error);
-    chunk = (struct mp_chunk){.kind = MP_CHUNK_TRACKS, .count = tracks.count, .tracks = tracks.at};
+    chunk = (struct mp_chunk){.kind = MP_CHUNK_TRACKS, .count = tracks.count, .as.tracks = tracks.at};
     if (!status) status = mp_builder_add(m->builder, &chunk, m->error);
     mp_vec_free(&devices);
     mp_vec_free(&tracks);
@@ -796,7 +796,7 @@ static enum mp_status add_strings(struct maker *m)
     struct mp_string_entry *strings = mp_alloc(texts->count * sizeof *strings);
     for (uint32_t i = 0; i < texts->count; i++)
         strings[i].text = mp_intern_get(texts, i, &strings[i].length);
-    struct mp_chunk chunk = {.kind = MP_CHUNK_STRINGS, .count = texts->count, .strings = strings};
+    struct mp_chunk chunk = {.kind = MP_CHUNK_STRINGS, .count = texts->count, .as.strings = strings};
     enum mp_status status = mp_builder_add(m->builder, &chunk, m->error);
     free(strings);
     return status;
@@ -820,10 +820,10 @@ static enum mp_status add_rows(struct maker *m)
 {
     const struct mp_pytorch_rows *rows = &m->rows;
     const struct mp_chunk chunks[] = {
-        {.kind = MP_CHUNK_SEGMENTS, .count = rows->segments.count, .segments = rows->segments.at},
-        {.kind = MP_CHUNK_SEGMENT_PARTS, .count = rows->parts.count, .parts = rows->parts.at},
-        {.kind = MP_CHUNK_METADATA, .count = rows->metadata.count, .metadata = rows->metadata.at},
-        {.kind = MP_CHUNK_CALLS, .count = rows->calls.count, .calls = rows->calls.at}};
+        {.kind = MP_CHUNK_SEGMENTS, .count = rows->segments.count, .as.segments = rows->segments.at},
+        {.kind = MP_CHUNK_SEGMENT_PARTS, .count = rows->parts.count, .as.parts = rows->parts.at},
+        {.kind = MP_CHUNK_METADATA, .count = rows->metadata.count, .as.metadata = rows->metadata.at},
+        {.kind = MP_CHUNK_CALLS, .count = rows->calls.count, .as.calls = rows->calls.at}};
     enum mp_status status = MP_OK;
     for (size_t i = 0; !status && i < sizeof chunks / sizeof *chunks; i++)
         status = mp_builder_add(m->builder, &chunks[i], m->error);
@@ -849,7 +849,7 @@ static enum mp_status add_coverage(struct maker *m, const struct mp_pytorch_sent
                                    .limit_count = (uint32_t)sentences->limits.count};
     for (size_t i = 0; i < m->snapshot->devices.count; i++)
         coverage.missed_frees += m->snapshot->devices.at[i].missed.count / 2;
-    struct mp_chunk chunk = {.kind = MP_CHUNK_COVERAGE, .count = 1, .coverage = &coverage};
+    struct mp_chunk chunk = {.kind = MP_CHUNK_COVERAGE, .count = 1, .as.coverage = &coverage};
     return mp_builder_add(m->builder, &chunk, m->error);
 }
 

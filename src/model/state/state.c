@@ -206,7 +206,7 @@ static enum mp_status take_base(struct mp_state *state, const struct mp_chunk *c
     bool first = !state->events && !ledger->by_address.count && !state->past.events;
     if (!chunk->base_before) state->base.count = 0;
     if (chunk->base_before != state->base.count) return MP_OK; /* a part of this base is lost */
-    if (!mp_vec_append(&state->base, chunk->base, chunk->count)) return no_memory(error);
+    if (!mp_vec_append(&state->base, chunk->as.base, chunk->count)) return no_memory(error);
     if (state->base.count < chunk->base_total) return MP_OK;
     *whole = true;
     state->time_ns = chunk->time_ns;
@@ -227,11 +227,11 @@ static enum mp_status take_base(struct mp_state *state, const struct mp_chunk *c
 static enum mp_status take_past(struct mp_state *state, const struct mp_chunk *chunk, struct mp_error *error)
 {
     if (chunk->kind == MP_CHUNK_PAST) {
-        state->past = *chunk->past;
-        state->ledger.steps = state->steps.before = chunk->past->steps;
+        state->past = *chunk->as.past;
+        state->ledger.steps = state->steps.before = chunk->as.past->steps;
     }
     for (size_t i = 0; chunk->kind == MP_CHUNK_PAST_PEAKS && i < chunk->count; i++) {
-        const struct mp_past_peak *peak = &chunk->past_peaks[i];
+        const struct mp_past_peak *peak = &chunk->as.past_peaks[i];
         struct mp_ledger_track *track = mp_ledger_track(&state->ledger, peak->track);
         if (!track) return no_memory(error);
         track->peak_bytes = peak->bytes;
@@ -241,7 +241,7 @@ static enum mp_status take_past(struct mp_state *state, const struct mp_chunk *c
         track->peak_reserved_bytes = peak->reserved_bytes;
     }
     for (size_t i = 0; state->with_sites && chunk->kind == MP_CHUNK_PAST_SITES && i < chunk->count; i++)
-        if (!mp_peak_sites_past(&state->sites, &chunk->past_sites[i])) return no_memory(error);
+        if (!mp_peak_sites_past(&state->sites, &chunk->as.past_sites[i])) return no_memory(error);
     return MP_OK;
 }
 
@@ -249,8 +249,8 @@ static enum mp_status take_past(struct mp_state *state, const struct mp_chunk *c
 
 static enum mp_status take_words(struct mp_state *state, const struct mp_chunk *chunk, struct mp_error *error)
 {
-    bool done = chunk->kind == MP_CHUNK_LABELS ? mp_vec_append(&state->labels, chunk->labels, chunk->count)
-                                               : mp_vec_append(&state->requests, chunk->requests, chunk->count);
+    bool done = chunk->kind == MP_CHUNK_LABELS ? mp_vec_append(&state->labels, chunk->as.labels, chunk->count)
+                                               : mp_vec_append(&state->requests, chunk->as.requests, chunk->count);
     size_t waiting = state->labels.count + state->requests.count;
     if (done && waiting > WAITING_MAX + state->ledger.by_address.count) done = mp_state_settle(state, state->time_ns);
     return done ? MP_OK : no_memory(error);
@@ -269,8 +269,8 @@ enum mp_status mp_state_chunk(struct mp_state *state, const struct mp_chunk *chu
     switch (chunk->kind) {
     case MP_CHUNK_EVENTS_KIND:
         take_number(state, chunk);
-        for (size_t i = 0; !status && i < chunk->events.count; i++)
-            status = mp_state_replay(state, mp_event_at(&chunk->events, i), error);
+        for (size_t i = 0; !status && i < chunk->as.events.count; i++)
+            status = mp_state_replay(state, mp_event_at(&chunk->as.events, i), error);
         return status;
     case MP_CHUNK_BASE:
         take_number(state, chunk);

@@ -149,7 +149,7 @@ static uint64_t extent(const struct mp_model *model)
 
 void mp_coverage_sentence(struct mp_buffer *out, const struct mp_model *model)
 {
-    const struct mp_damage *damage = &model->damage;
+    const struct mp_damage *damage = &model->file.damage;
     char number[MP_UNIT_TEXT];
     struct mp_buffer facts = {0};
     if (damage->cut && mp_model_is_job(model))
@@ -170,7 +170,7 @@ void mp_coverage_sentence(struct mp_buffer *out, const struct mp_model *model)
 
 const char *mp_coverage_hedge(const struct mp_model *model)
 {
-    if (model->damage.lost_chunks || model->coverage.dropped) return "about ";
+    if (model->file.damage.lost_chunks || model->coverage.dropped) return "about ";
     return mp_model_incomplete(model) ? "at least " : "";
 }
 
@@ -267,7 +267,7 @@ void mp_coverage_json(struct mp_json *json, const struct mp_model *model)
     mp_json_number(json, "events", mp_model_event_count(model));
     mp_json_number(json, "folded_events", model->past.events);
     mp_json_number(json, "dropped", coverage->dropped);
-    mp_json_number(json, "lost_file_bytes", model->damage.lost_bytes);
+    mp_json_number(json, "lost_file_bytes", model->file.damage.lost_bytes);
     mp_json_number(json, "truncated_stacks", coverage->truncated_stacks);
     mp_json_number(json, "unmatched_stacks", coverage->unmatched_stacks);
     mp_json_number(json, "totals_checked", coverage->totals_checked);

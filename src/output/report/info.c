@@ -54,16 +54,16 @@ static const char *const kinds[MP_CHUNK_KINDS] = {
 /* Bytes outside the chunks that were read: the first object, the index, the end, damaged parts. */
 static uint64_t other_bytes(const struct mp_model *model)
 {
-    uint64_t rest = model->file_bytes;
+    uint64_t rest = model->file.bytes;
     for (size_t i = 0; i < MP_CHUNK_KINDS; i++)
-        rest -= model->chunks[i].bytes;
+        rest -= model->file.chunks[i].bytes;
     return rest;
 }
 
 static void get_kind(struct mp_value *value, const void *of, const void *row)
 {
     const struct mp_model *model = of;
-    value->text = kinds[(const struct mp_model_chunks *)row - model->chunks];
+    value->text = kinds[(const struct mp_model_chunks *)row - model->file.chunks];
 }
 
 MP_GETTER(get_each, struct mp_model_chunks, chunks,
@@ -86,7 +86,7 @@ static size_t find_kinds(const struct mp_model *model, uint32_t found[MP_CHUNK_K
 {
     size_t count = 0;
     for (uint32_t i = 0; i < MP_CHUNK_KINDS; i++)
-        if (model->chunks[i].chunks) found[count++] = i;
+        if (model->file.chunks[i].chunks) found[count++] = i;
     return count;
 }
 
@@ -95,7 +95,7 @@ void mp_sizes_json(struct mp_json *json, const struct mp_model *model)
     uint32_t found[MP_CHUNK_KINDS];
     size_t count = find_kinds(model, found);
     mp_json_object(json, "sizes");
-    mp_rows_json(json, "chunks", &MP_ROWS(columns, model->chunks, count, .of = model, .order = found));
+    mp_rows_json(json, "chunks", &MP_ROWS(columns, model->file.chunks, count, .of = model, .order = found));
     mp_json_number(json, "other_bytes", other_bytes(model));
     mp_json_end_object(json);
 }
@@ -104,10 +104,10 @@ void mp_sizes_text(struct mp_text *text, const struct mp_model *model)
 {
     uint32_t found[MP_CHUNK_KINDS];
     size_t count = find_kinds(model, found);
-    mp_rows_text(text, &MP_ROWS(columns, model->chunks, count, .of = model, .order = found));
+    mp_rows_text(text, &MP_ROWS(columns, model->file.chunks, count, .of = model, .order = found));
     mp_say(text, "  start, index, end: %s", mp_bytes(other_bytes(model)));
     if (model->events.count)
-        mp_say(text, "; in all %.2f bytes an event", (double)model->file_bytes / (double)model->events.count);
+        mp_say(text, "; in all %.2f bytes an event", (double)model->file.bytes / (double)model->events.count);
     mp_say(text, "\n");
 }
 
@@ -275,8 +275,8 @@ void mp_info_json(struct mp_json *json, const char *key, const struct mp_model *
     mp_json_text(json, "schema", "memprof.info/1");
     mp_json_object(json, "file");
     mp_json_text(json, "path", view->path);
-    mp_json_number(json, "bytes", model->file_bytes);
-    mp_json_text(json, "format", model->format);
+    mp_json_number(json, "bytes", model->file.bytes);
+    mp_json_text(json, "format", model->file.format);
     mp_json_end_object(json);
     process_json(json, model);
     mp_samples_sum(model, &samples);
@@ -293,7 +293,7 @@ void mp_info_json(struct mp_json *json, const char *key, const struct mp_model *
     mp_json_text(json, "source", mp_steps_source(&steps));
     mp_json_end_object(json);
     mp_plan_json(json, model);
-    if (view->sizes && !strcmp(model->format, "mp")) mp_sizes_json(json, model);
+    if (view->sizes && !strcmp(model->file.format, "mp")) mp_sizes_json(json, model);
     mp_coverage_json(json, model);
     mp_json_end_object(json);
     mp_steps_free(&steps);
@@ -354,7 +354,7 @@ static void put_process(struct mp_text *text, const struct mp_model *model)
 void mp_info_text(struct mp_text *text, const struct mp_model *model, const struct mp_view *view)
 {
     struct mp_sampled_list samples = {0};
-    mp_say(text, "`%s`   %s, format %s\n", view->path, mp_bytes(model->file_bytes), model->format);
+    mp_say(text, "`%s`   %s, format %s\n", view->path, mp_bytes(model->file.bytes), model->file.format);
     put_process(text, model);
     mp_samples_sum(model, &samples);
     const struct mp_rows devices =
@@ -368,7 +368,7 @@ void mp_info_text(struct mp_text *text, const struct mp_model *model, const stru
     mp_samples_free(&samples);
     mp_device_uses_text(text, model);
     mp_plan_text(text, model);
-    if (view->sizes && !strcmp(model->format, "mp")) {
+    if (view->sizes && !strcmp(model->file.format, "mp")) {
         mp_say(text, "\n");
         mp_sizes_text(text, model);
     }

@@ -71,7 +71,7 @@ void mp_job_coverage_json(struct mp_json *json, const struct mp_job_view *job)
     mp_json_bool(json, "complete", !job->problems.count && !job->limited && !mp_model_incomplete(job->model));
     mp_json_number(json, "events", job->events);
     mp_json_number(json, "dropped", job->dropped);
-    mp_json_number(json, "lost_file_bytes", job->model->damage.lost_bytes);
+    mp_json_number(json, "lost_file_bytes", job->model->file.damage.lost_bytes);
     mp_json_null(json, "truncated_stacks");
     mp_json_null(json, "unattributed_bytes");
     mp_json_array(json, "sources");
@@ -959,7 +959,7 @@ void mp_job_info_json(struct mp_json *json, const char *key, const struct mp_job
     mp_json_text(json, "schema", "memprof.info/1");
     mp_json_object(json, "file");
     mp_json_text(json, "path", view->path);
-    mp_json_known(json, "bytes", model->file_bytes ? model->file_bytes : UINT64_MAX);
+    mp_json_known(json, "bytes", model->file.bytes ? model->file.bytes : UINT64_MAX);
     mp_json_text(json, "format", "job");
     mp_json_end_object(json);
     mp_json_null(json, "process");

@@ -358,11 +358,11 @@ static struct mp_model *model_of_regions(size_t count, uint64_t *peaks)
     struct mp_damage damage = {0};
     struct mp_builder *builder;
     struct mp_model *model;
-    struct mp_chunk tables[] = {{.kind = MP_CHUNK_STRINGS, .count = 3, .strings = strings},
-                                {.kind = MP_CHUNK_DEVICES, .sequence = 1, .count = 1, .devices = &device},
-                                {.kind = MP_CHUNK_TRACKS, .sequence = 2, .count = 1, .tracks = &track},
-                                {.kind = MP_CHUNK_THREADS, .sequence = 3, .count = 1, .threads = &thread},
-                                {.kind = MP_CHUNK_STACKS, .sequence = 4, .count = 1, .stacks = &stack}};
+    struct mp_chunk tables[] = {{.kind = MP_CHUNK_STRINGS, .count = 3, .as.strings = strings},
+                                {.kind = MP_CHUNK_DEVICES, .sequence = 1, .count = 1, .as.devices = &device},
+                                {.kind = MP_CHUNK_TRACKS, .sequence = 2, .count = 1, .as.tracks = &track},
+                                {.kind = MP_CHUNK_THREADS, .sequence = 3, .count = 1, .as.threads = &thread},
+                                {.kind = MP_CHUNK_STACKS, .sequence = 4, .count = 1, .as.stacks = &stack}};
     mp_builder_new(&start, &builder);
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
         ck_assert(!mp_builder_add(builder, &tables[i], NULL));
@@ -376,7 +376,7 @@ static struct mp_model *model_of_regions(size_t count, uint64_t *peaks)
         struct mp_event_columns one = {1,     &time,    &address,  &bytes,        &block, &nothing,
                                        &name, &nothing, &of_track, &types[i % 4], &kind};
         ck_assert(!mp_builder_add(
-            builder, &(struct mp_chunk){.kind = MP_CHUNK_EVENTS_KIND, .sequence = 5 + i, .count = 1, .events = one},
+            builder, &(struct mp_chunk){.kind = MP_CHUNK_EVENTS_KIND, .sequence = 5 + i, .count = 1, .as.events = one},
             NULL));
     }
     mp_builder_finish(builder, &damage, 0, &model);

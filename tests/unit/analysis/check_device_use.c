@@ -59,13 +59,13 @@ static struct mp_builder *begin(void)
     mp_builder_new(&start, &builder);
     for (size_t i = 0; i < COUNT; i++)
         strings[i] = (struct mp_string_entry){texts[i], strlen(texts[i])};
-    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_STRINGS, .count = COUNT, .strings = strings});
-    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_DEVICES, .count = 1, .devices = devices});
-    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_TRACKS, .count = TRACKS, .tracks = tracks});
-    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_THREADS, .count = 1, .threads = &thread});
-    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_MODULES, .count = 4, .modules = modules});
-    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_FRAMES, .count = 3, .frames = frames});
-    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_STACKS, .count = STACKS, .stacks = stacks});
+    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_STRINGS, .count = COUNT, .as.strings = strings});
+    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_DEVICES, .count = 1, .as.devices = devices});
+    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_TRACKS, .count = TRACKS, .as.tracks = tracks});
+    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_THREADS, .count = 1, .as.threads = &thread});
+    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_MODULES, .count = 4, .as.modules = modules});
+    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_FRAMES, .count = 3, .as.frames = frames});
+    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_STACKS, .count = STACKS, .as.stacks = stacks});
     return builder;
 }
 
@@ -76,23 +76,23 @@ static void feed_row(struct mp_builder *builder, const struct row *from)
     uint8_t type = (uint8_t)row.type, kind = 0;
     uint32_t name = 0, thread = 0;
     feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_EVENTS_KIND,
-                                     .events = {.count = 1,
-                                                .time_ns = &time,
-                                                .address = &address,
-                                                .bytes = &row.bytes,
-                                                .block = &row.block,
-                                                .stack = &row.stack,
-                                                .name = &name,
-                                                .thread = &thread,
-                                                .track = &row.track,
-                                                .type = &type,
-                                                .kind = &kind}});
+                                     .as.events = {.count = 1,
+                                                   .time_ns = &time,
+                                                   .address = &address,
+                                                   .bytes = &row.bytes,
+                                                   .block = &row.block,
+                                                   .stack = &row.stack,
+                                                   .name = &name,
+                                                   .thread = &thread,
+                                                   .track = &row.track,
+                                                   .type = &type,
+                                                   .kind = &kind}});
 }
 
 static void feed_sample(struct mp_builder *builder, uint64_t ms, uint32_t counter, uint64_t value)
 {
     struct mp_sample sample = {ms * MP_NS_PER_MS, counter, value};
-    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_SAMPLES, .count = 1, .samples = &sample});
+    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_SAMPLES, .count = 1, .as.samples = &sample});
 }
 
 static void feed_reading(struct mp_builder *builder, uint64_t ms, uint64_t in_use, uint64_t process, uint64_t others)
@@ -237,8 +237,8 @@ START_TEST(allocators_that_hide_are_named)
     struct mp_model *model;
     struct mp_string_entry string = {name, sizeof name - 1};
     struct mp_symbol symbol = {.frame = 1, .function = 14};
-    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_STRINGS, .count = 1, .strings = &string});
-    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_SYMBOLS, .count = 1, .symbols = &symbol});
+    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_STRINGS, .count = 1, .as.strings = &string});
+    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_SYMBOLS, .count = 1, .as.symbols = &symbol});
     for (uint64_t i = 0; i < 4; i++)
         feed_row(builder, &(struct row){10 + i, MP_EVENT_ALLOC, DRIVER, i, 100, i ? NCCL : OF_TORCH});
     struct mp_device_use use = use_of(builder, &model, &uses);

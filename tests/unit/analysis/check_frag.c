@@ -40,7 +40,7 @@ static void feed_event(struct mp_builder *builder, struct mp_event event)
     struct mp_event_columns one = {
         1,           &event.time_ns, &event.address, &event.bytes, &event.block, &event.stack,
         &event.name, &event.thread,  &event.track,   &event.type,  &event.kind};
-    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_EVENTS_KIND, .count = 1, .events = one});
+    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_EVENTS_KIND, .count = 1, .as.events = one});
 }
 
 /* `strings`: Begins a model with these strings: "", "cuda:0", then the events' names. */
@@ -53,11 +53,11 @@ static struct mp_builder *begin_with(const struct mp_string_entry *strings, size
     struct mp_recording_start start = {.host = "", .configuration = "", .spool = ""};
     struct mp_builder *builder;
     mp_builder_new(&start, &builder);
-    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_STRINGS, .count = string_count, .strings = strings});
-    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_DEVICES, .count = 1, .devices = &device});
-    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_TRACKS, .count = 1, .tracks = &track});
-    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_THREADS, .count = 1, .threads = &thread});
-    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_STACKS, .count = 1, .stacks = &stack});
+    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_STRINGS, .count = string_count, .as.strings = strings});
+    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_DEVICES, .count = 1, .as.devices = &device});
+    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_TRACKS, .count = 1, .as.tracks = &track});
+    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_THREADS, .count = 1, .as.threads = &thread});
+    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_STACKS, .count = 1, .as.stacks = &stack});
     return builder;
 }
 
@@ -104,10 +104,10 @@ static struct mp_model *make(struct layout *layout)
     feed_event(builder, (struct mp_event){.type = MP_EVENT_MARK});
     layout->oom = chance(2) ? 512 * (1 + chance(6)) : 0;
     if (layout->oom) feed_event(builder, (struct mp_event){.type = MP_EVENT_OOM, .bytes = layout->oom});
+    feed(builder, &(struct mp_chunk){
+                      .kind = MP_CHUNK_SEGMENTS, .count = layout->segment_count, .as.segments = layout->segments});
     feed(builder,
-         &(struct mp_chunk){.kind = MP_CHUNK_SEGMENTS, .count = layout->segment_count, .segments = layout->segments});
-    feed(builder,
-         &(struct mp_chunk){.kind = MP_CHUNK_SEGMENT_PARTS, .count = layout->part_count, .parts = layout->parts});
+         &(struct mp_chunk){.kind = MP_CHUNK_SEGMENT_PARTS, .count = layout->part_count, .as.parts = layout->parts});
     mp_builder_finish(builder, &damage, 0, &model);
     return model;
 }

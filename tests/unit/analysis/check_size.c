@@ -491,7 +491,7 @@ START_TEST(bad_probes_are_refused)
     struct asked cut = {0};
     probe(&cut, &program, 4);
     probe(&cut, &program, 8);
-    cut.models[0]->damage.cut = true;
+    cut.models[0]->file.damage.cut = true;
     expect_refusal(&cut, MP_UNSUPPORTED, "is cut or damaged, or lost events");
 
     struct asked track = {.question.track = "cuda:7/torch"};

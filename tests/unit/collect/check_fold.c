@@ -208,7 +208,7 @@ static struct mp_model *finish(struct mp_writer *writer)
     enum mp_status status = mp_model_load(path, &model, &error);
     ck_assert_msg(!status, "%s", status ? error.text : "");
     close(fd);
-    ck_assert(!mp_damage_any(&model->damage));
+    ck_assert(!mp_damage_any(&model->file.damage));
     return model;
 }
 

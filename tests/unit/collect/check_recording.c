@@ -137,7 +137,7 @@ START_TEST(all_is_kept)
         ck_assert_uint_eq(summary.kept, traffic.events.count);
         ck_assert_uint_eq(summary.dropped, 5 + 6 + 7);
         ck_assert_uint_eq(summary.steps, traffic.steps);
-        ck_assert_uint_eq(summary.file_bytes, model->file_bytes);
+        ck_assert_uint_eq(summary.file_bytes, model->file.bytes);
         free(summary.path);
         mp_model_free(model);
         mp_model_free(wanted);

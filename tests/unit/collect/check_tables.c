@@ -155,25 +155,25 @@ static void read_back(const char *path)
         switch (chunk.kind) {
         case MP_CHUNK_STRINGS:
             for (size_t i = 0; i < chunk.count; i++)
-                ck_assert(mp_vec_push(&file.strings, strndup(chunk.strings[i].text, chunk.strings[i].length)));
+                ck_assert(mp_vec_push(&file.strings, strndup(chunk.as.strings[i].text, chunk.as.strings[i].length)));
             break;
         case MP_CHUNK_DEVICES:
-            APPEND(&file.devices, chunk.devices);
+            APPEND(&file.devices, chunk.as.devices);
             break;
         case MP_CHUNK_TRACKS:
-            APPEND(&file.tracks, chunk.tracks);
+            APPEND(&file.tracks, chunk.as.tracks);
             break;
         case MP_CHUNK_THREADS:
-            APPEND(&file.threads, chunk.threads);
+            APPEND(&file.threads, chunk.as.threads);
             break;
         case MP_CHUNK_MODULES:
-            APPEND(&file.modules, chunk.modules);
+            APPEND(&file.modules, chunk.as.modules);
             break;
         case MP_CHUNK_FRAMES:
-            APPEND(&file.frames, chunk.frames);
+            APPEND(&file.frames, chunk.as.frames);
             break;
         case MP_CHUNK_STACKS:
-            APPEND(&file.nodes, chunk.stacks);
+            APPEND(&file.nodes, chunk.as.stacks);
             break;
         default:
             break;

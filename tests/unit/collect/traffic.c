@@ -526,10 +526,10 @@ static void write_chunk(void *writer, const struct mp_chunk *chunk)
     enum mp_status status;
     if (chunk->kind == MP_CHUNK_STRINGS) {
         for (size_t i = 0; i < chunk->count; i++)
-            strings[i] = (struct mp_string){chunk->strings[i].text, chunk->strings[i].length};
+            strings[i] = (struct mp_string){chunk->as.strings[i].text, chunk->as.strings[i].length};
         status = mp_writer_strings(writer, strings, chunk->count, &error);
     } else {
-        status = mp_writer_rows(writer, chunk->kind, chunk->rows, chunk->count, &error);
+        status = mp_writer_rows(writer, chunk->kind, chunk->as.rows, chunk->count, &error);
     }
     ck_assert_msg(status == MP_OK, "%s", status ? error.text : "");
 }
@@ -546,7 +546,7 @@ static void put_strings(const struct traffic *traffic, take_chunk *take, void *t
         strings[count + i] = (struct mp_string_entry){names[i], strlen(names[i])};
     strings[count + NAMES] = (struct mp_string_entry){"cuda:0", 6};
     strings[count + NAMES + 1] = (struct mp_string_entry){"cpu", 3};
-    take(to, &(struct mp_chunk){.kind = MP_CHUNK_STRINGS, .count = count + NAMES + 2, .strings = strings});
+    take(to, &(struct mp_chunk){.kind = MP_CHUNK_STRINGS, .count = count + NAMES + 2, .as.strings = strings});
 }
 
 static void put_tables(const struct traffic *traffic, take_chunk *take, void *to)
@@ -569,13 +569,13 @@ static void put_tables(const struct traffic *traffic, take_chunk *take, void *to
         nodes[i] = node_of(i);
     }
     put_strings(traffic, take, to);
-    take(to, &(struct mp_chunk){.kind = MP_CHUNK_DEVICES, .count = 2, .devices = devices});
-    take(to, &(struct mp_chunk){.kind = MP_CHUNK_TRACKS, .count = TRAFFIC_TRACKS, .tracks = tracks});
-    take(to,
-         &(struct mp_chunk){.kind = MP_CHUNK_THREADS, .count = traffic->threads.count, .threads = traffic->threads.at});
-    take(to, &(struct mp_chunk){.kind = MP_CHUNK_MODULES, .count = 1, .modules = &module});
-    take(to, &(struct mp_chunk){.kind = MP_CHUNK_FRAMES, .count = TRAFFIC_STACKS, .frames = frames});
-    take(to, &(struct mp_chunk){.kind = MP_CHUNK_STACKS, .count = TRAFFIC_STACKS, .stacks = nodes});
+    take(to, &(struct mp_chunk){.kind = MP_CHUNK_DEVICES, .count = 2, .as.devices = devices});
+    take(to, &(struct mp_chunk){.kind = MP_CHUNK_TRACKS, .count = TRAFFIC_TRACKS, .as.tracks = tracks});
+    take(to, &(struct mp_chunk){
+                 .kind = MP_CHUNK_THREADS, .count = traffic->threads.count, .as.threads = traffic->threads.at});
+    take(to, &(struct mp_chunk){.kind = MP_CHUNK_MODULES, .count = 1, .as.modules = &module});
+    take(to, &(struct mp_chunk){.kind = MP_CHUNK_FRAMES, .count = TRAFFIC_STACKS, .as.frames = frames});
+    take(to, &(struct mp_chunk){.kind = MP_CHUNK_STACKS, .count = TRAFFIC_STACKS, .as.stacks = nodes});
 }
 
 struct mp_writer *traffic_write(const struct traffic *traffic, int fd)
@@ -603,7 +603,7 @@ static void feed_event(struct mp_builder *builder, const struct mp_event *event)
                                        &event->track,
                                        &event->type,
                                        &event->kind};
-    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_EVENTS_KIND, .count = 1, .events = columns});
+    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_EVENTS_KIND, .count = 1, .as.events = columns});
 }
 
 struct mp_model *traffic_model(const struct traffic *traffic)
@@ -617,12 +617,12 @@ struct mp_model *traffic_model(const struct traffic *traffic)
     for (size_t i = 0; i < traffic->events.count; i++)
         feed_event(builder, &traffic->events.at[i]);
     if (traffic->labels.count)
-        feed(builder,
-             &(struct mp_chunk){.kind = MP_CHUNK_LABELS, .count = traffic->labels.count, .labels = traffic->labels.at});
+        feed(builder, &(struct mp_chunk){
+                          .kind = MP_CHUNK_LABELS, .count = traffic->labels.count, .as.labels = traffic->labels.at});
     if (traffic->requests.count)
         feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_REQUESTS,
                                          .count = traffic->requests.count,
-                                         .requests = traffic->requests.at});
+                                         .as.requests = traffic->requests.at});
     mp_builder_finish(builder, &damage, 0, &model);
     return model;
 }

@@ -298,8 +298,8 @@ static size_t count_secrets(int fd, char *found, size_t room)
         count += holds_secret(start->command[i], strlen(start->command[i]));
     while (!mp_reader_next(reader, &chunk, &error))
         for (size_t i = 0; chunk.kind == MP_CHUNK_STRINGS && i < chunk.count; i++)
-            if (holds_secret(chunk.strings[i].text, chunk.strings[i].length))
-                count++, snprintf(found, room, "%.*s", (int)chunk.strings[i].length, chunk.strings[i].text);
+            if (holds_secret(chunk.as.strings[i].text, chunk.as.strings[i].length))
+                count++, snprintf(found, room, "%.*s", (int)chunk.as.strings[i].length, chunk.as.strings[i].text);
     mp_reader_close(reader);
     return count;
 }
@@ -313,7 +313,7 @@ static void check(const char *form, const char *configuration, bool has_past)
     ck_assert_uint_ge(count_secrets(planted, found, sizeof found), KNOWN_FIELDS);
     snprintf(path, sizeof path, "/proc/self/fd/%d", planted);
     ck_assert_msg(!mp_model_load(path, &model, &error), "%s", error.text);
-    ck_assert(!model->damage.lost_chunks && !model->damage.lost_bytes);
+    ck_assert(!model->file.damage.lost_chunks && !model->file.damage.lost_bytes);
     ck_assert_msg(!mp_anonymize(model, &error), "%s", error.text);
     ck_assert_msg(!mp_exchange_save(model, dup(fd), &error), "%s", error.text);
     mp_model_free(model);

@@ -270,7 +270,7 @@ START_TEST(what_was_lost_of_a_table_is_made_up)
             ck_assert_uint_eq(strings, made[0].count);
             ck_assert_uint_eq(chunk.count, made[hit].count);
             for (size_t i = 0; i < chunk.count; i++)
-                ck_assert(chunk.strings[i].length == 0 && chunk.strings[i].text[0] == '\0');
+                ck_assert(chunk.as.strings[i].length == 0 && chunk.as.strings[i].text[0] == '\0');
         }
         strings += chunk.count;
     }

@@ -231,10 +231,10 @@ START_TEST(big_tables_take_several_chunks)
         ck_assert_uint_le(chunk.count, MP_CHUNK_EVENTS);
         if (chunk.sequence < 6) continue;
         for (size_t i = 0; i < chunk.count; i++) {
-            if (chunk.kind == MP_CHUNK_STACKS) ck_assert_uint_eq(chunk.stacks[i].parent, stacks++);
+            if (chunk.kind == MP_CHUNK_STACKS) ck_assert_uint_eq(chunk.as.stacks[i].parent, stacks++);
             if (chunk.kind == MP_CHUNK_STRINGS)
-                ck_assert_uint_eq(chunk.strings[i].length, strings[texts_seen++].length);
-            if (chunk.kind == MP_CHUNK_BASE) ck_assert_uint_eq(chunk.base[i].block, base + i);
+                ck_assert_uint_eq(chunk.as.strings[i].length, strings[texts_seen++].length);
+            if (chunk.kind == MP_CHUNK_BASE) ck_assert_uint_eq(chunk.as.base[i].block, base + i);
         }
         if (chunk.kind != MP_CHUNK_BASE) continue;
         ck_assert_uint_eq(chunk.base_total, chunk.count ? COUNT : 0);

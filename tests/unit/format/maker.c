@@ -390,7 +390,7 @@ static void put_uses(struct maker *maker)
     for (size_t i = 0; i < 9; i++) {
         uses[i].time_ns = below(maker, maker->now + 1);
         uses[i].block = below(maker, maker->next_block + 100);
-        uses[i].operator = (uint32_t)below(maker, maker->strings);
+        uses[i].operator=(uint32_t) below(maker, maker->strings);
         uses[i].node = (uint32_t)below(maker, maker->strings);
         uses[i].shape = (uint32_t)below(maker, maker->strings);
         uses[i].module = (uint32_t)below(maker, maker->strings);
@@ -545,8 +545,8 @@ static bool same_strings(const struct mp_chunk *chunk, const struct made_chunk *
 {
     const struct mp_string *strings = made->rows;
     for (size_t i = 0; i < made->count; i++)
-        if (chunk->strings[i].length != strings[i].length ||
-            memcmp(chunk->strings[i].text, strings[i].text, strings[i].length))
+        if (chunk->as.strings[i].length != strings[i].length ||
+            memcmp(chunk->as.strings[i].text, strings[i].text, strings[i].length))
             return false;
     return true;
 }
@@ -594,7 +594,7 @@ static bool same_rows(const struct mp_chunk *chunk, const struct made_chunk *mad
     const struct whole_type *type = whole_of_chunk(made->kind);
     must(type != NULL, "a kind of chunk that is not known (tests/unit/whole.c)");
     for (size_t i = 0; i < made->count; i++)
-        if (whole_difference(type, (const char *)chunk->rows + i * type->bytes,
+        if (whole_difference(type, (const char *)chunk->as.rows + i * type->bytes,
                              (const char *)made->rows + i * type->bytes, NULL, NULL))
             return false;
     return true;
@@ -612,11 +612,11 @@ bool same_as_made(const struct mp_chunk *chunk, const struct made_chunk *made)
     case MP_CHUNK_STRINGS:
         return same_strings(chunk, made);
     case MP_CHUNK_EVENTS_KIND:
-        return same_events(&chunk->events, made);
+        return same_events(&chunk->as.events, made);
     case MP_CHUNK_COVERAGE:
-        return same_coverage(chunk->coverage, made->rows);
+        return same_coverage(chunk->as.coverage, made->rows);
     case MP_CHUNK_EXIT:
-        return same_exit(chunk->how, made->rows);
+        return same_exit(chunk->as.how, made->rows);
     default:
         return same_rows(chunk, made);
     }

@@ -167,14 +167,14 @@ static struct mp_builder *new_builder(void)
     struct mp_recording_start start = {0};
     struct mp_builder *builder;
     mp_builder_new(&start, &builder);
-    ck_assert(
-        !mp_builder_add(builder, &(struct mp_chunk){.kind = MP_CHUNK_STRINGS, .count = 2, .strings = strings}, NULL));
+    ck_assert(!mp_builder_add(builder, &(struct mp_chunk){.kind = MP_CHUNK_STRINGS, .count = 2, .as.strings = strings},
+                              NULL));
     ck_assert(!mp_builder_add(
-        builder, &(struct mp_chunk){.kind = MP_CHUNK_DEVICES, .sequence = 1, .count = 1, .devices = &device}, NULL));
+        builder, &(struct mp_chunk){.kind = MP_CHUNK_DEVICES, .sequence = 1, .count = 1, .as.devices = &device}, NULL));
     ck_assert(!mp_builder_add(
-        builder, &(struct mp_chunk){.kind = MP_CHUNK_TRACKS, .sequence = 2, .count = 1, .tracks = &track}, NULL));
+        builder, &(struct mp_chunk){.kind = MP_CHUNK_TRACKS, .sequence = 2, .count = 1, .as.tracks = &track}, NULL));
     ck_assert(!mp_builder_add(
-        builder, &(struct mp_chunk){.kind = MP_CHUNK_THREADS, .sequence = 3, .count = 1, .threads = &thread}, NULL));
+        builder, &(struct mp_chunk){.kind = MP_CHUNK_THREADS, .sequence = 3, .count = 1, .as.threads = &thread}, NULL));
     return builder;
 }
 
@@ -185,7 +185,8 @@ static enum mp_status add_event(struct mp_builder *builder, uint64_t sequence, s
         &event.name, &event.thread,  &event.track,   &event.type,  &event.kind};
     struct mp_error error;
     return mp_builder_add(
-        builder, &(struct mp_chunk){.kind = MP_CHUNK_EVENTS_KIND, .sequence = sequence, .count = 1, .events = columns},
+        builder,
+        &(struct mp_chunk){.kind = MP_CHUNK_EVENTS_KIND, .sequence = sequence, .count = 1, .as.events = columns},
         &error);
 }
 
@@ -208,7 +209,7 @@ START_TEST(base_after_a_gap_repairs)
     struct mp_base_block base[] = {{.block = 1, .bytes = 50, .birth_ns = 20},
                                    {.block = 70000, .bytes = 30, .birth_ns = 25}};
     ck_assert(!mp_builder_add(
-        builder, &(struct mp_chunk){.kind = MP_CHUNK_BASE, .sequence = 8, .count = 2, .base = base}, NULL));
+        builder, &(struct mp_chunk){.kind = MP_CHUNK_BASE, .sequence = 8, .count = 2, .as.base = base}, NULL));
     ck_assert(
         !add_event(builder, 9, (struct mp_event){.time_ns = 40, .type = MP_EVENT_FREE, .bytes = 30, .block = 70000}));
     struct mp_model *model = finish(builder);
@@ -237,7 +238,7 @@ START_TEST(a_base_counts_by_its_blocks)
     struct mp_base_block base[] = {{.block = 400, .bytes = 6, .birth_ns = 24},
                                    {.block = 500, .bytes = 7, .birth_ns = 25}};
     ck_assert(!mp_builder_add(
-        builder, &(struct mp_chunk){.kind = MP_CHUNK_BASE, .sequence = 9, .count = 2, .base = base}, NULL));
+        builder, &(struct mp_chunk){.kind = MP_CHUNK_BASE, .sequence = 9, .count = 2, .as.base = base}, NULL));
     struct mp_model *model = finish(builder);
     const struct mp_model_track_sum *sum = &model->sums.at[0];
     ck_assert_uint_eq(sum->end_bytes, 6 + 7);
@@ -265,10 +266,10 @@ START_TEST(a_peak_in_the_past_is_its_tracks)
     static const struct mp_past_site site = {.bytes = 101, .blocks = 3, .track = 1};
     struct mp_builder *builder = new_builder();
     const struct mp_chunk chunks[] = {
-        {.kind = MP_CHUNK_TRACKS, .sequence = 4, .count = 3, .tracks = more},
-        {.kind = MP_CHUNK_PAST, .sequence = 5, .count = 1, .past = &past},
-        {.kind = MP_CHUNK_PAST_PEAKS, .sequence = 6, .count = 3, .past_peaks = peaks},
-        {.kind = MP_CHUNK_PAST_SITES, .sequence = 7, .count = 1, .past_sites = &site},
+        {.kind = MP_CHUNK_TRACKS, .sequence = 4, .count = 3, .as.tracks = more},
+        {.kind = MP_CHUNK_PAST, .sequence = 5, .count = 1, .as.past = &past},
+        {.kind = MP_CHUNK_PAST_PEAKS, .sequence = 6, .count = 3, .as.past_peaks = peaks},
+        {.kind = MP_CHUNK_PAST_SITES, .sequence = 7, .count = 1, .as.past_sites = &site},
     };
     for (size_t i = 0; i < sizeof chunks / sizeof *chunks; i++)
         ck_assert(!mp_builder_add(builder, &chunks[i], NULL));
@@ -312,13 +313,13 @@ START_TEST(nonsense_is_refused_or_harmless)
     ck_assert_int_eq(add_event(builder, 11, far), MP_OK); /* it is gone */
     struct mp_stack_node loop[] = {{0, MP_FRAME_CUT}, {1, MP_FRAME_CUT}};
     ck_assert_int_eq(
-        mp_builder_add(builder, &(struct mp_chunk){.kind = MP_CHUNK_STACKS, .sequence = 12, .count = 2, .stacks = loop},
-                       NULL),
+        mp_builder_add(
+            builder, &(struct mp_chunk){.kind = MP_CHUNK_STACKS, .sequence = 12, .count = 2, .as.stacks = loop}, NULL),
         MP_DAMAGED);
     struct mp_symbol symbol = {.frame = 3};
     ck_assert_int_eq(
         mp_builder_add(builder,
-                       &(struct mp_chunk){.kind = MP_CHUNK_SYMBOLS, .sequence = 13, .count = 1, .symbols = &symbol},
+                       &(struct mp_chunk){.kind = MP_CHUNK_SYMBOLS, .sequence = 13, .count = 1, .as.symbols = &symbol},
                        NULL),
         MP_DAMAGED);
     struct mp_model *model = finish(builder);
@@ -336,9 +337,9 @@ START_TEST(repeated_strings_keep_their_ids)
     static const struct mp_device devices[] = {{2, 0, 0, MP_BYTES_UNKNOWN}, {3, 0, 0, 0}, {3, 2, 3, 80}};
     struct mp_builder *builder = new_builder();
     ck_assert(!mp_builder_add(
-        builder, &(struct mp_chunk){.kind = MP_CHUNK_STRINGS, .sequence = 4, .count = 2, .strings = more}, NULL));
+        builder, &(struct mp_chunk){.kind = MP_CHUNK_STRINGS, .sequence = 4, .count = 2, .as.strings = more}, NULL));
     ck_assert(!mp_builder_add(
-        builder, &(struct mp_chunk){.kind = MP_CHUNK_DEVICES, .sequence = 5, .count = 3, .devices = devices}, NULL));
+        builder, &(struct mp_chunk){.kind = MP_CHUNK_DEVICES, .sequence = 5, .count = 3, .as.devices = devices}, NULL));
     struct mp_model *model = finish(builder);
     ck_assert_uint_eq(model->devices.count, 2); /* a device that is named again is the same, with the new facts */
     ck_assert_str_eq(mp_model_text(model, model->devices.at[0].name), "gpu");
@@ -355,18 +356,18 @@ START_TEST(a_base_brings_labels)
     static const struct mp_string_entry more[] = {{"net.w", 5}, {"net.g", 5}};
     struct mp_builder *builder = new_builder();
     ck_assert(!mp_builder_add(
-        builder, &(struct mp_chunk){.kind = MP_CHUNK_STRINGS, .sequence = 4, .count = 2, .strings = more}, NULL));
+        builder, &(struct mp_chunk){.kind = MP_CHUNK_STRINGS, .sequence = 4, .count = 2, .as.strings = more}, NULL));
     struct mp_base_block first = {.block = 0, .bytes = 8, .module = 3, .role = MP_ROLE_PARAMETER, .label = 2};
     struct mp_base_block second[] = {{.block = 0, .bytes = 8, .module = 3, .role = MP_ROLE_GRADIENT, .label = 3},
                                      {.block = 1, .bytes = 8, .birth_ns = 25, .role = MP_ROLES}};
     ck_assert(!mp_builder_add(
-        builder, &(struct mp_chunk){.kind = MP_CHUNK_BASE, .sequence = 5, .count = 1, .base = &first}, NULL));
+        builder, &(struct mp_chunk){.kind = MP_CHUNK_BASE, .sequence = 5, .count = 1, .as.base = &first}, NULL));
     ck_assert(!add_event(builder, 6, (struct mp_event){.time_ns = 20, .type = MP_EVENT_STEP}));
     ck_assert(!mp_builder_add(
-        builder, &(struct mp_chunk){.kind = MP_CHUNK_BASE, .sequence = 9, .count = 2, .base = second}, NULL));
+        builder, &(struct mp_chunk){.kind = MP_CHUNK_BASE, .sequence = 9, .count = 2, .as.base = second}, NULL));
     struct mp_label unknown = {.time_ns = 21, .block = 70, .role = MP_ROLE_INPUT};
     ck_assert(!mp_builder_add(
-        builder, &(struct mp_chunk){.kind = MP_CHUNK_LABELS, .sequence = 10, .count = 1, .labels = &unknown}, NULL));
+        builder, &(struct mp_chunk){.kind = MP_CHUNK_LABELS, .sequence = 10, .count = 1, .as.labels = &unknown}, NULL));
     struct mp_model *model = finish(builder);
     ck_assert_str_eq(mp_model_text(model, mp_model_module(model, 0)), "net.g");
     ck_assert_uint_eq(mp_model_module(model, 1), 0);
@@ -410,9 +411,9 @@ START_TEST(the_default_is_the_uppermost_of_the_highest_device)
     struct mp_builder *builder;
     mp_builder_new(&start, &builder);
     const struct mp_chunk chunks[] = {
-        {.kind = MP_CHUNK_STRINGS, .count = 5, .strings = strings},
-        {.kind = MP_CHUNK_DEVICES, .sequence = 1, .count = 3, .devices = devices},
-        {.kind = MP_CHUNK_TRACKS, .sequence = 2, .count = 7, .tracks = tracks},
+        {.kind = MP_CHUNK_STRINGS, .count = 5, .as.strings = strings},
+        {.kind = MP_CHUNK_DEVICES, .sequence = 1, .count = 3, .as.devices = devices},
+        {.kind = MP_CHUNK_TRACKS, .sequence = 2, .count = 7, .as.tracks = tracks},
     };
     for (size_t i = 0; i < sizeof chunks / sizeof *chunks; i++)
         ck_assert(!mp_builder_add(builder, &chunks[i], NULL));
@@ -434,7 +435,7 @@ static bool takes(const struct mp_chunk *chunk)
     struct mp_builder *builder;
     struct mp_error error;
     const struct mp_job_process process = {.verdict = MP_JOB_VERDICTS - 1};
-    const struct mp_chunk first = {.kind = MP_CHUNK_JOB_PROCESSES, .count = 1, .job_processes = &process};
+    const struct mp_chunk first = {.kind = MP_CHUNK_JOB_PROCESSES, .count = 1, .as.job_processes = &process};
     mp_builder_new(&start, &builder);
     ck_assert(!mp_builder_add(builder, &first, &error));
     bool taken = !mp_builder_add(builder, chunk, &error);
@@ -451,20 +452,20 @@ START_TEST(rows_of_jobs_that_no_job_has_are_refused)
                  {{.bytes = 9, .most = 10, .least = 9, .processes = 1}, false},
                  {{.bytes = 9, .most = 8, .least = 9, .processes = 1}, false}};
     for (size_t i = 0; i < sizeof sites / sizeof *sites; i++)
-        ck_assert(takes(&(struct mp_chunk){.kind = MP_CHUNK_JOB_SITES, .count = 1, .job_sites = &sites[i].row}) ==
+        ck_assert(takes(&(struct mp_chunk){.kind = MP_CHUNK_JOB_SITES, .count = 1, .as.job_sites = &sites[i].row}) ==
                   sites[i].good);
     struct mp_job_process process = {.verdict = MP_JOB_VERDICTS};
-    const struct mp_chunk processes = {.kind = MP_CHUNK_JOB_PROCESSES, .count = 1, .job_processes = &process};
+    const struct mp_chunk processes = {.kind = MP_CHUNK_JOB_PROCESSES, .count = 1, .as.job_processes = &process};
     ck_assert(!takes(&processes));
     process.verdict--;
     ck_assert(takes(&processes));
     struct mp_job_finding finding = {.class = MP_JOB_CLASSES};
-    const struct mp_chunk findings = {.kind = MP_CHUNK_JOB_FINDINGS, .count = 1, .job_findings = &finding};
+    const struct mp_chunk findings = {.kind = MP_CHUNK_JOB_FINDINGS, .count = 1, .as.job_findings = &finding};
     ck_assert(!takes(&findings));
     finding.class = MP_JOB_CLASSES - 1;
     ck_assert(takes(&findings));
     struct mp_job_track twice[2] = {{.layer = MP_LAYERS - 1, .size_basis = MP_BASIS_EXACT}};
-    struct mp_chunk tracks = {.kind = MP_CHUNK_JOB_TRACKS, .count = 1, .job_tracks = twice};
+    struct mp_chunk tracks = {.kind = MP_CHUNK_JOB_TRACKS, .count = 1, .as.job_tracks = twice};
     ck_assert(takes(&tracks));
     tracks.count = 2;
     ck_assert(!takes(&tracks));

@@ -223,7 +223,7 @@ START_TEST(restored_it_goes_on_as_before)
         bool whole = false;
         ck_assert(!mp_state_take(&copy, &junk, NULL, NULL, &error));
         struct mp_chunk chunk = {.kind = MP_CHUNK_BASE, .count = count, .base_total = count};
-        chunk.base = blocks;
+        chunk.as.base = blocks;
         chunk.next_block = ledger.next_block;
         ck_assert(!mp_state_chunk(&copy, &chunk, &whole, &error));
         ck_assert(whole);
@@ -271,7 +271,7 @@ START_TEST(a_base_of_what_is_known_changes_nothing)
         struct mp_chunk chunk = {.kind = MP_CHUNK_BASE,
                                  .count = count,
                                  .base_total = count,
-                                 .base = blocks,
+                                 .as.base = blocks,
                                  .time_ns = now,
                                  .next_block = next};
         ck_assert(!mp_state_chunk(&followed, &chunk, &whole, &error));

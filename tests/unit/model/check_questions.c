@@ -250,12 +250,13 @@ START_TEST(user_code_is_told_from_packages)
         struct mp_frame frame = {MP_PYTHON, 0, 0, 0, 1, 7, 0};
         struct mp_stack_node nodes[] = {{0, 0}, {0, 0}};
         mp_builder_new(&start, &builder);
-        ck_assert(!mp_builder_add(builder, &(struct mp_chunk){.kind = MP_CHUNK_STRINGS, .count = 2, .strings = strings},
-                                  NULL));
         ck_assert(!mp_builder_add(
-            builder, &(struct mp_chunk){.kind = MP_CHUNK_FRAMES, .sequence = 1, .count = 1, .frames = &frame}, NULL));
+            builder, &(struct mp_chunk){.kind = MP_CHUNK_STRINGS, .count = 2, .as.strings = strings}, NULL));
         ck_assert(!mp_builder_add(
-            builder, &(struct mp_chunk){.kind = MP_CHUNK_STACKS, .sequence = 2, .count = 2, .stacks = nodes}, NULL));
+            builder, &(struct mp_chunk){.kind = MP_CHUNK_FRAMES, .sequence = 1, .count = 1, .as.frames = &frame},
+            NULL));
+        ck_assert(!mp_builder_add(
+            builder, &(struct mp_chunk){.kind = MP_CHUNK_STACKS, .sequence = 2, .count = 2, .as.stacks = nodes}, NULL));
         mp_builder_finish(builder, &(struct mp_damage){0}, 0, &model);
         mp_stack_resolve(model, 1, &lines);
         ck_assert_uint_eq(lines.count, 1);

@@ -67,7 +67,8 @@ static void make(struct sequence *s, uint64_t seed, size_t way)
     uint64_t allocs = pick(s, 3), kinds = 1 + pick(s, 4), some = pick(s, NAMES), width = 1 + pick(s, 4),
              from = pick(s, 4);
     struct mp_model *model = &s->model;
-    *model = (struct mp_model){.format = "mp", .start.configuration = ways[way].configuration, .duration_ns = EVENTS};
+    *model =
+        (struct mp_model){.file.format = "mp", .start.configuration = ways[way].configuration, .duration_ns = EVENTS};
     for (size_t i = 0; i < NAMES; i++)
         ck_assert_uint_eq(mp_intern_text(&model->strings, names[i]), i);
     model->events.type = s->type;

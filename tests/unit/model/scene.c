@@ -219,14 +219,14 @@ static void feed_tables(struct mp_builder *builder, struct scene *scene)
         frames[i] = (struct mp_frame){MP_PYTHON, 0, 0, i % 3 ? 7 : 2, 1, i, 0};
         stacks[i] = (struct mp_stack_node){i ? (uint32_t)scene_random(scene, i) : 0, i};
     }
-    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_STRINGS, .count = 8, .strings = strings});
-    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_DEVICES, .count = 1, .devices = devices});
-    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_TRACKS, .count = SCENE_TRACKS, .tracks = tracks});
-    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_THREADS, .count = 3, .threads = threads});
-    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_FRAMES, .count = SCENE_STACKS, .frames = frames});
-    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_STACKS, .count = SCENE_STACKS, .stacks = stacks});
+    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_STRINGS, .count = 8, .as.strings = strings});
+    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_DEVICES, .count = 1, .as.devices = devices});
+    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_TRACKS, .count = SCENE_TRACKS, .as.tracks = tracks});
+    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_THREADS, .count = 3, .as.threads = threads});
+    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_FRAMES, .count = SCENE_STACKS, .as.frames = frames});
+    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_STACKS, .count = SCENE_STACKS, .as.stacks = stacks});
     if (scene->base.count)
-        feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_BASE, .count = scene->base.count, .base = scene->base.at});
+        feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_BASE, .count = scene->base.count, .as.base = scene->base.at});
 }
 
 #define CHUNK_MAX 64
@@ -237,7 +237,7 @@ static void feed_events(struct mp_builder *builder, const struct mp_event *event
     for (room.count = 0; room.count < count;)
         mp_event_room_put(&room, &events[room.count]);
     struct mp_chunk chunk = {.kind = MP_CHUNK_EVENTS_KIND, .count = count};
-    chunk.events = mp_event_room_columns(&room);
+    chunk.as.events = mp_event_room_columns(&room);
     feed(builder, &chunk);
 }
 
@@ -252,7 +252,7 @@ static void feed_requests(struct mp_builder *builder, const struct scene *scene)
     for (size_t i = 0; i < scene->blocks.count; i += 3) {
         const struct mp_block_request reported[] = {
             {i, {1, 2, 3}}, {i, scene_request(i)}, {UINT64_C(1) << 40, {1, 2, 3}}};
-        feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_REQUESTS, .count = 3, .requests = reported});
+        feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_REQUESTS, .count = 3, .as.requests = reported});
     }
 }
 
@@ -277,10 +277,11 @@ static void feed_later_base(struct mp_builder *builder, const struct scene *scen
         ck_assert(mp_vec_push(&base, entry));
     }
     size_t half = base.count / 2; /* in two parts */
-    feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_BASE, .count = half, .base = base.at, .base_total = base.count});
+    feed(builder,
+         &(struct mp_chunk){.kind = MP_CHUNK_BASE, .count = half, .as.base = base.at, .base_total = base.count});
     feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_BASE,
                                      .count = base.count - half,
-                                     .base = half ? base.at + half : base.at,
+                                     .as.base = half ? base.at + half : base.at,
                                      .base_total = base.count,
                                      .base_before = half});
     mp_vec_free(&base);
@@ -301,7 +302,7 @@ static void build(struct scene *scene)
         if (!scene_random(scene, 8)) feed_later_base(builder, scene, (int64_t)at);
     }
     for (size_t i = 0; i < scene->labels.count; i++)
-        feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_LABELS, .count = 1, .labels = &scene->labels.at[i]});
+        feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_LABELS, .count = 1, .as.labels = &scene->labels.at[i]});
     feed_requests(builder, scene);
     mp_builder_finish(builder, &damage, 1, &scene->model);
 }

@@ -372,10 +372,10 @@ static struct mp_model *made_rounds(const char *step)
     struct mp_builder *builder;
     struct mp_model *model;
     mp_builder_new(&start, &builder);
-    feed(builder, 0, (struct mp_chunk){.kind = MP_CHUNK_STRINGS, .count = 3, .strings = strings});
-    feed(builder, 1, (struct mp_chunk){.kind = MP_CHUNK_DEVICES, .count = 1, .devices = &device});
-    feed(builder, 2, (struct mp_chunk){.kind = MP_CHUNK_TRACKS, .count = 1, .tracks = &track});
-    feed(builder, 3, (struct mp_chunk){.kind = MP_CHUNK_THREADS, .count = 1, .threads = &thread});
+    feed(builder, 0, (struct mp_chunk){.kind = MP_CHUNK_STRINGS, .count = 3, .as.strings = strings});
+    feed(builder, 1, (struct mp_chunk){.kind = MP_CHUNK_DEVICES, .count = 1, .as.devices = &device});
+    feed(builder, 2, (struct mp_chunk){.kind = MP_CHUNK_TRACKS, .count = 1, .as.tracks = &track});
+    feed(builder, 3, (struct mp_chunk){.kind = MP_CHUNK_THREADS, .count = 1, .as.threads = &thread});
     for (uint32_t i = 0; i < sizeof types; i++) {
         bool is_step = types[i] == MP_EVENT_STEP;
         struct mp_event event = {.time_ns = 10 * (i + 1), .type = types[i], .name = is_step ? 2 : 0};
@@ -385,7 +385,7 @@ static struct mp_model *made_rounds(const char *step)
         struct mp_event_columns columns = {
             1,           &event.time_ns, &event.address, &event.bytes, &event.block, &event.stack,
             &event.name, &event.thread,  &event.track,   &event.type,  &event.kind};
-        feed(builder, 4 + i, (struct mp_chunk){.kind = MP_CHUNK_EVENTS_KIND, .count = 1, .events = columns});
+        feed(builder, 4 + i, (struct mp_chunk){.kind = MP_CHUNK_EVENTS_KIND, .count = 1, .as.events = columns});
     }
     mp_builder_finish(builder, &damage, 0, &model);
     return model;
