@@ -64,7 +64,6 @@ static const struct mp_stack_pattern patterns[] = {
     {MP_FACT_JOINS, "structured_cat_out|(at::_ops::|aten::)(cat|constant_pad_nd)"},
 };
 
-#define OPERATORS "at::_ops::"
 #define PATTERNS  (sizeof patterns / sizeof *patterns)
 
 const struct mp_stack_pattern *mp_stack_pattern(size_t index)
@@ -130,12 +129,6 @@ bool mp_torch_makes_gradient(const char *function)
     return BEGINS(function, functions);
 }
 
-static bool is_of_autograd(const char *function)
-{
-    static const char *const functions[] = {"torch::autograd::"};
-    return BEGINS(function, functions);
-}
-
 bool mp_torch_is_plumbing(const char *name, size_t length)
 {
     static const char *const parts[] = {
@@ -144,23 +137,6 @@ bool mp_torch_is_plumbing(const char *name, size_t length)
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (memmem(name, length, parts[i], strlen(parts[i]))) return true;
     return false;
-}
-
-const char *mp_operator_called(const char *function, size_t *length)
-{
-    const char *at = strstr(function, OPERATORS);
-    if (!at) return NULL;
-    at += strlen(OPERATORS);
-    *length = strcspn(at, ":(");
-    return strncmp(at + *length, "::call", strlen("::call")) ? NULL : at;
-}
-
-const char *mp_node_run(const char *function)
-{
-    static const char generated[] = "generated::";
-    if (!strstr(function, "::apply(") || !is_of_autograd(function)) return NULL;
-    const char *name = strstr(function, generated);
-    return name ? name + strlen(generated) : "";
 }
 
 struct mp_known_facts {

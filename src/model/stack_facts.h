@@ -74,13 +74,6 @@ bool mp_torch_serves_allocation(const char *function);
 bool mp_torch_makes_gradient(const char *function);
 /* True if a name (without parameters) does not show what is computed: dispatch, wrappers, reference counts. */
 bool mp_torch_is_plumbing(const char *name, size_t length);
-/* The operator that the function calls: "add_Tensor" in "at::_ops::add_Tensor::call(...)". NULL: it calls no
- * operator. */
-const char *mp_operator_called(const char *function, size_t *length);
-/* The autograd node that the function runs, as a text that begins with "AddmmBackward0". "" for a node without a name;
- * NULL if the function runs no node. */
-const char *mp_node_run(const char *function);
-
 /* The place in a model where mp_stack_facts() stores the facts. */
 struct mp_known_facts *mp_known_facts_new(void);
 void mp_known_facts_free(void *known);

@@ -4,6 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/map.h"
+#include "base/memory.h"
+#include "base/order.h"
+#include "base/search.h"
 #include "model/spans.h"
 
 void mp_tensor_of(const struct mp_model *model, uint32_t block, struct mp_tensor *tensor)
@@ -17,6 +21,76 @@ void mp_tensor_of(const struct mp_model *model, uint32_t block, struct mp_tensor
             tensor->operator= uses[i].operator, tensor->node = uses[i].node;
     for (size_t i = 0; i < count; i++)
         if (uses[i].shape && (!tensor->shape || uses[i].how & MP_USE_MADE)) tensor->shape = uses[i].shape;
+}
+
+struct moment {
+    uint64_t time_ns;
+    uint32_t use;
+};
+MP_ORDER(by_time, struct moment, MP_RISING(time_ns) ?: MP_RISING(use))
+
+/* The row of an allocation waits for the end of its operator. `last`: by operator, 1 + the last one that waits;
+ * `before`: by row, the one before it. */
+static void end_operation(struct mp_operations *o, const struct moment *rows, size_t count,
+                          const struct mp_model *model, uint64_t *last, const uint32_t *before, size_t *used)
+{
+    const struct mp_model_use *end = &model->uses.at[rows[0].use];
+    struct mp_operation op = {end->time_ns, end->time_ns, end->operator, end->node, end->module, *used, 0};
+    mp_vec_add(&o->ops, op);
+    for (uint64_t row = *last; row; row = before[row - 1]) {
+        const struct mp_model_use *use = &model->uses.at[row - 1];
+        o->uses[(*used)++] = use;
+        o->made_by[use->block] = (uint32_t)o->ops.count;
+        if (use->time_ns < op.began_ns) op.began_ns = use->time_ns;
+    }
+    for (size_t i = 0; i < count; i++)
+        o->uses[(*used)++] = &model->uses.at[rows[i].use];
+    *last = 0;
+    op.count = *used - op.first;
+    o->ops.at[o->ops.count - 1] = op;
+}
+
+void mp_operations_find(const struct mp_model *model, struct mp_operations *operations)
+{
+    size_t count = model->uses.count, used = 0;
+    struct moment *moments = mp_alloc((count + 1) * sizeof *moments);
+    uint32_t *before = mp_alloc_zeroed(count + 1, sizeof *before);
+    struct mp_map waiting = {0};
+    *operations = (struct mp_operations){.uses = mp_alloc_zeroed(count + 1, sizeof *operations->uses),
+                                         .made_by = mp_alloc_zeroed(model->blocks.count + 1, sizeof(uint32_t))};
+    for (uint32_t i = 0; i < count; i++)
+        moments[i] = (struct moment){model->uses.at[i].time_ns, i};
+    if (count) qsort(moments, count, sizeof *moments, by_time);
+    for (size_t i = 0, end; i < count; i = end) {
+        const struct mp_model_use *use = &model->uses.at[moments[i].use];
+        for (end = i + 1; end < count && moments[end].time_ns == moments[i].time_ns;)
+            end++;
+        if (i && (use->node != model->uses.at[moments[i - 1].use].node ||
+                  use->module != model->uses.at[moments[i - 1].use].module))
+            mp_map_free(&waiting); /* an operator runs within one node and module */
+        uint64_t *last = mp_map_at(&waiting, (uint64_t)use->operator+ 1, NULL);
+        if (use->how & MP_USE_MADE && !operations->made_by[use->block] && end == i + 1) {
+            before[moments[i].use] = (uint32_t)*last;
+            *last = (uint64_t)moments[i].use + 1;
+        } else {
+            end_operation(operations, &moments[i], end - i, model, last, before, &used);
+        }
+    }
+    free(moments);
+    free(before);
+    mp_map_free(&waiting);
+}
+
+size_t mp_operations_before(const struct mp_operations *operations, uint64_t time_ns)
+{
+    return MP_COUNT_BEFORE(operations->ops.count, i, operations->ops.at[i].ended_ns < time_ns);
+}
+
+void mp_operations_free(struct mp_operations *operations)
+{
+    mp_vec_free(&operations->ops);
+    free(operations->uses);
+    free(operations->made_by);
 }
 
 bool mp_shape_read(const char *text, struct mp_shape *shape)

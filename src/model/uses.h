@@ -15,6 +15,24 @@ struct mp_tensor {
 };
 void mp_tensor_of(const struct mp_model *model, uint32_t block, struct mp_tensor *tensor);
 
+/* An operator that ended: from its first allocation, if it made a block, to its end. The uses of its tensors; that of a
+ * block which it allocated has the time of the allocation, and may come again with the operator's end. */
+struct mp_operation {
+    uint64_t began_ns, ended_ns;
+    uint32_t operator, node, module; /* string ids */
+    size_t first, count;             /* of mp_operations.uses */
+};
+/* By their ends. Operators without a tensor for an argument have no end in the log. */
+struct mp_operations {
+    MP_VEC(struct mp_operation) ops;
+    const struct mp_model_use **uses;
+    uint32_t *made_by; /* by block: 1 + the index of the operation that allocated it; 0: none */
+};
+void mp_operations_find(const struct mp_model *model, struct mp_operations *operations);
+/* The number of operations that ended before a time. */
+size_t mp_operations_before(const struct mp_operations *operations, uint64_t time_ns);
+void mp_operations_free(struct mp_operations *operations);
+
 /* A shape, or several shapes of one type with equally many dimensions. */
 struct mp_shape {
     char dtype[24];

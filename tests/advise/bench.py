@@ -17,6 +17,7 @@ MADE = {"late_zero_grad": "zero_grad", "gradients_kept": "zero_grad", "gradients
         "held_variables": "del", "idle_variable": "del", "one_by_one": "one_by_one", "fused": "fused",
         "no_grad": "no_grad", "backward_sooner": "backward_sooner", "chunked_loss": "chunked", "evaluation_batch": "half"}
 WITHIN = 0.02
+OPTIONS = []  # of snapshot
 
 
 def environment(**more):
@@ -40,7 +41,7 @@ def measure(folder, name, habits, changes=""):
 
 def record(folder, name, habits):
     path = folder / "run.mp"
-    result = subprocess.run([harness.MEMPROF, "snapshot", "--force", "--quiet", "-o", path, "--", PYTHON, PROGRAMS, name,
+    result = subprocess.run([harness.MEMPROF, "snapshot", "--force", "--quiet", *OPTIONS, "-o", path, "--", PYTHON, PROGRAMS, name,
                              habits], capture_output=True, text=True, timeout=harness.TIMEOUT, cwd=folder,
                             env=environment())
     assert not result.returncode, result.stderr

@@ -49,7 +49,7 @@ MADE = {"gradients_kept", "late_zero_grad", "one_by_one", "checkpoint"}
 class Carried(harness.TestCase):
     def peak(self, *command):
         path = self.folder / "run.mp"
-        harness.record_whole(path, (bench.PYTHON, *command))
+        harness.record_whole(path, (bench.PYTHON, *command), "--operators")
         return harness.answer("peak", path, "--track", "cpu/torch")["peak_bytes"], path
 
     def check(self, patterns, *command):

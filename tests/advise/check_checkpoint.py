@@ -13,6 +13,10 @@ import harness
 
 @harness.unittest.skipUnless(bench.PYTHON, "no Python here has torch")
 class Checkpointing(harness.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        bench.OPTIONS[:] = ["--operators"]
+
     def check(self, name, habits, modules):
         rows = [row for row in bench.compare(self.folder, name, habits, "--kind", "checkpoint") if row[0] != "chunked"]
         self.assertEqual({row[0] for row in rows}, {f"checkpoint:{module}" for module in modules}, rows)

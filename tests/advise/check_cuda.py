@@ -3,6 +3,7 @@
 recording of the unchanged program. PyTorch's own statistics measure trainings with each change made, or with the
 variable set.
 """
+import json
 import os
 import sys
 
@@ -24,7 +25,8 @@ TRAININGS = (("wide", "foreach"), ("deep", "late"), ("attention", "varies"), ("d
 
 
 # The first is in the short form.
-CHECKPOINTED = (("results", "", 4), ("decoder", "", 8), ("pairs", "", 4), ("twins", "", 4))
+CHECKPOINTED = (("results", "", 4), ("gpt", "", 8), ("resnet", "", 8), ("unet", "", 8), ("decoder", "", 8),
+                ("pairs", "", 4), ("twins", "", 4))
 
 
 class Advice(bed.TestCase):
@@ -62,17 +64,34 @@ class Advice(bed.TestCase):
             within = 0.05 if what == "chunked" else bench.WITHIN  # chunks of a small vocabulary: at most 5 % more is saved
             self.assertTrue(bench.is_within(said, real, within), (name, habits, what, said, real))
 
+    def flops(self, name, habits, changes, scale):
+        """Of forward, and of all, by PyTorch's own counter."""
+        out = self.folder / "flops.json"
+        self.execute(PROGRAM, name, habits, changes, recorded=False, BENCH_DEVICE="cuda", BENCH_SCALE=scale, BENCH_FLOPS=out)
+        return json.loads(out.read_text())
+
     def test_checkpoints_of_a_plan_to_the_byte(self):
-        """torch.utils.checkpoint on the named modules, planned: the peak is the stated one."""
+        """torch.utils.checkpoint on the named modules, planned: in both its forms the peak is the stated one, and it
+        computes as much twice as is said."""
         for name, habits, scale in CHECKPOINTED if asserted.LONG else CHECKPOINTED[:1]:
             run, allocated, _ = self.peaks(name, habits, how="plan", BENCH_SCALE=scale)
             found = bench.answer(run.path, "--track", "cuda:0/torch", "--kind", "checkpoint")
-            said = {bench.change_of(row): row["peak_bytes"] for row in found["changes"] if row["pattern"] == "checkpoint"}
+            rows = [row for row in found["changes"] if row["pattern"] == "checkpoint"]
+            forward, plain = self.flops(name, habits, "", scale)
             self.assertEqual(found["peak_bytes"], allocated, name)
-            self.assertTrue(said, name)
-            self.assertTrue(all(0 < row["forward_share"] <= 1 for row in found["changes"] if row["module"]), name)
-            for change, peak in said.items():
-                self.assertEqual(self.peaks(name, habits, change, how="plan", BENCH_SCALE=scale)[1], peak, (name, change))
+            self.assertTrue(rows, name)
+            for row in rows:
+                change = bench.change_of(row)
+                forms = [(change, row["peak_bytes"])]
+                if name not in ("results", "pairs"):  # their first modules get no input with a gradient
+                    forms.append((change.replace("checkpoint", "reentrant"), row["reentrant_peak_bytes"]))
+                for form, peak in forms:
+                    self.assertEqual(self.peaks(name, habits, form, how="plan", BENCH_SCALE=scale)[1], peak, (name, form))
+                again = (self.flops(name, habits, change, scale)[1] - plain) / forward
+                print(f"{name} {change}: {again:.4f} of forward's FLOPs twice, {row['forward_flops_share']:.4f} said; "
+                      f"{row['forward_share']:.4f} of its bytes", flush=True)
+                self.assertTrue(bench.is_within(row["forward_flops_share"], again, 0.01), (name, change, again))
+                self.assertTrue(0 < row["forward_share"] <= 1, name)
 
     def test_an_optimizer_of_one_kernel(self):
         """With small batches and workspaces, the peak is in the optimizer's step, where lists have their temporaries.

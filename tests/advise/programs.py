@@ -6,9 +6,10 @@ batches of evaluation at the end. `between`: after each step, and a variable hol
 makes a graph. `summed`: losses of four micro-batches share one backward. `varies`: batches have many lengths. Changes
 that are really made: `zero_grad`, `del`, `one_by_one`,
 `fused`, `no_grad`, `backward_sooner`. `checkpoint:PATTERN[:COUNT]`: modules with these paths, with * for numbers; the
-first COUNT. `chunked`: head and loss in 8 chunks of tokens. `half`: half of the evaluation's batch.
+first COUNT; `reentrant:`: in the other form. `chunked`: head and loss in 8 chunks of tokens. `half`: half of the evaluation's batch.
 """
 import functools
+import json
 import os
 import random
 import re
@@ -262,6 +263,113 @@ def results():
     return Results(), lambda: (rand(2048, 128), rand(2048, 128)), F.mse_loss
 
 
+class GPTBlock(nn.Module):
+    """With PyTorch's own attention and dropout."""
+
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads, self.norm_1, self.norm_2 = heads, nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.out, self.drop = nn.Linear(width, 3 * width), nn.Linear(width, width), nn.Dropout(0.1)
+        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width), nn.Dropout(0.1))
+
+    def forward(self, x):
+        q, k, v = (part.unflatten(2, (self.heads, -1)).transpose(1, 2) for part in self.qkv(self.norm_1(x)).chunk(3, 2))
+        x = x + self.drop(self.out(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2)))
+        return x + self.mlp(self.norm_2(x))
+
+
+class GPT(nn.Module):
+    def __init__(self, vocabulary=500, width=128, depth=6):
+        super().__init__()
+        self.tokens, self.places = nn.Embedding(vocabulary, width), nn.Embedding(128, width)
+        self.blocks = nn.ModuleList(GPTBlock(width, 4) for _ in range(depth))
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, vocabulary, bias=False)
+
+    def forward(self, ids):
+        x = self.tokens(ids) + self.places.weight[:ids.shape[1]]
+        for block in self.blocks:
+            x = block(x)
+        return self.head(self.norm(x))
+
+
+def gpt():
+    return GPT(), lambda: (ids(500, 4, 128), ids(500, 4, 128)), loss_of_tokens
+
+
+class Residual(nn.Module):
+    """As in ResNet: normalized over the batch, and ReLU in place."""
+
+    def __init__(self, into, out, stride=1):
+        super().__init__()
+        self.first, self.second = nn.Conv2d(into, out, 3, stride, 1, bias=False), nn.Conv2d(out, out, 3, 1, 1, bias=False)
+        self.norm_1, self.norm_2, self.relu = nn.BatchNorm2d(out), nn.BatchNorm2d(out), nn.ReLU(inplace=True)
+        self.down = (nn.Sequential(nn.Conv2d(into, out, 1, stride, bias=False), nn.BatchNorm2d(out))
+                     if stride > 1 or into != out else None)
+
+    def forward(self, x):
+        made = self.norm_2(self.second(self.relu(self.norm_1(self.first(x)))))
+        return self.relu(made + (x if self.down is None else self.down(x)))
+
+
+class ResNet(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm, self.relu = nn.Conv2d(3, 16, 3, 1, 1, bias=False), nn.BatchNorm2d(16), nn.ReLU(inplace=True)
+        self.layers = nn.ModuleList(Residual(into, out, stride) for into, out, stride in (
+            (16, 16, 1), (16, 16, 1), (16, 32, 2), (32, 32, 1), (32, 64, 2), (64, 64, 1)))
+        self.head = nn.Linear(64, 10)
+
+    def forward(self, x):
+        x = self.relu(self.norm(self.first(x)))
+        for layer in self.layers:
+            x = layer(x)
+        return self.head(x.mean((2, 3)))
+
+
+def resnet():
+    return ResNet(), lambda: (rand(8, 3, 32, 32), ids(10, 8)), F.cross_entropy
+
+
+class Wave(nn.Module):
+    """As in a diffusion UNet: normalized over groups, with SiLU and the step's time."""
+
+    def __init__(self, into, out, width=64):
+        super().__init__()
+        self.norm_1, self.first, self.time = nn.GroupNorm(8, into), nn.Conv2d(into, out, 3, 1, 1), nn.Linear(width, out)
+        self.norm_2, self.second = nn.GroupNorm(8, out), nn.Conv2d(out, out, 3, 1, 1)
+        self.skip = nn.Conv2d(into, out, 1) if into != out else nn.Identity()
+
+    def forward(self, x, time):
+        made = self.first(F.silu(self.norm_1(x))) + self.time(F.silu(time))[:, :, None, None]
+        return self.skip(x) + self.second(F.silu(self.norm_2(made)))
+
+
+class UNet(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.time, self.first = nn.Linear(1, 64), nn.Conv2d(3, 32, 3, 1, 1)
+        self.down = nn.ModuleList((Wave(32, 32), Wave(32, 64), Wave(64, 64)))
+        self.middle = Wave(64, 64)
+        self.up = nn.ModuleList((Wave(128, 64), Wave(128, 32), Wave(64, 32)))
+        self.last = nn.Conv2d(32, 3, 3, 1, 1)
+
+    def forward(self, x):
+        time, x, kept = self.time(x[:, 0, 0, :1]), self.first(x), []
+        for i, wave in enumerate(self.down):
+            x = wave(x, time)
+            kept.append(x)
+            x = F.avg_pool2d(x, 2) if i < 2 else x
+        x = self.middle(x, time)
+        for i, wave in enumerate(self.up):
+            x = wave(torch.cat((x, kept.pop()), 1), time)
+            x = F.interpolate(x, scale_factor=2.0) if i < 2 else x
+        return self.last(x)
+
+
+def unet():
+    return UNet(), lambda: (rand(4, 3, 32, 32), rand(4, 3, 32, 32)), F.mse_loss
+
+
 class Random(nn.Module):
     """A few random statements over parameters of one size, so that gradients are shared, copied, added and passed
     on."""
@@ -308,7 +416,7 @@ def by_chance(seed):
 MODELS = {"decoder": decoder, "mixed_decoder": decoder, "twins": twins, "pairs": pairs, "wide": wide, "deep": deep,
           "recommender": recommender, "variational": variational, "attention": attention, "transformer": language,
           "large_vocabulary": lambda: language(20000, 32, 1), "lumps": lumps, "sums": sums, "results": results,
-          "convolutions": convolutions}
+          "convolutions": convolutions, "gpt": gpt, "resnet": resnet, "unet": unet}
 
 
 def make_optimizer(parameters, habits, changes):
@@ -335,13 +443,13 @@ def forward(name, model, loss_of, batch, changes=()):
 
 def checkpoint_modules(model, changes):
     for change in changes:
-        if not change.startswith("checkpoint:"):
+        if not change.startswith(("checkpoint:", "reentrant:")):
             continue
-        _, wanted, *count = change.split(":")
+        form, wanted, *count = change.split(":")
         modules = [module for path, module in model.named_modules() if re.sub(r"(?<![^.])\d+(?![^.])", "*", path) == wanted]
         assert modules, wanted
         for module in modules[:int(count[0]) if count else None]:
-            module.forward = functools.partial(checkpoint, module.forward, use_reentrant=False)
+            module.forward = functools.partial(checkpoint, module.forward, use_reentrant=form == "reentrant")
 
 
 def train(name, habits, changes):
@@ -415,6 +523,28 @@ def train(name, habits, changes):
         evaluate()
 
 
+def count_flops(out, *arguments):
+    """Writes PyTorch's own counts: of forward, and of all."""
+    from torch.utils.flop_counter import FlopCounterMode
+    global forward
+    plain, whole, sums = forward, FlopCounterMode(display=False), []
+
+    def counted(*arguments, **named):
+        with FlopCounterMode(display=False) as within:
+            result = plain(*arguments, **named)
+        sums.append(within.get_total_flops())
+        return result
+    forward = counted
+    with whole:
+        train(*arguments)
+    with open(out, "w") as file:
+        json.dump([sum(sums), whole.get_total_flops()], file)
+
+
 if __name__ == "__main__":
     changes_ = sys.argv[3].split(",") if len(sys.argv) > 3 else []
-    train(sys.argv[1], sys.argv[2].split(","), changes_)
+    arguments_ = sys.argv[1], sys.argv[2].split(","), changes_
+    if "BENCH_FLOPS" in os.environ:
+        count_flops(os.environ["BENCH_FLOPS"], *arguments_)
+    else:
+        train(*arguments_)

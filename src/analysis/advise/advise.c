@@ -381,11 +381,19 @@ static void add_checkpoints(struct adviser *a)
     for (size_t i = 0; i < mp_checkpoints_kinds(a->checkpoints); i++) {
         struct mp_changes one = {0};
         struct mp_change change;
-        mp_checkpoints_change(a->checkpoints, i, mp_checkpoints_modules(a->checkpoints, i), &change);
+        mp_checkpoints_change(a->checkpoints, i, mp_checkpoints_modules(a->checkpoints, i), false, &change);
+        change.number = i;
         mp_vec_add(&one, change);
         prove(a, &one);
     }
     drop_outdone(a->advise);
+    mp_vec_each (struct mp_change, change, &a->advise->changes) {
+        struct mp_change older;
+        if (change->pattern != MP_CHANGE_CHECKPOINTING) continue;
+        mp_checkpoints_change(a->checkpoints, change->number, change->modules, true, &older);
+        change->reentrant_peak = replay(a, &older.edits, &a->history.settings, a->advise->tuning.capacity, NULL).peak;
+        free_change(&older);
+    }
 }
 
 /* The saving that ranks a change: the measured one, if it was measured. */
@@ -498,7 +506,7 @@ static void find_fewest(struct adviser *a, size_t kind, uint64_t peak, struct mp
     while (low < high) {
         size_t modules = high > mp_checkpoints_modules(a->checkpoints, kind) ? high - 1 : low + (high - low) / 2;
         struct mp_change change;
-        mp_checkpoints_change(a->checkpoints, kind, modules, &change);
+        mp_checkpoints_change(a->checkpoints, kind, modules, false, &change);
         if (!may_join(a->advise, &change)) {
             free_change(&change);
             return;

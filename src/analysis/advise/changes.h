@@ -35,9 +35,9 @@ enum mp_change_pattern {
     MP_CHANGE_SMALLER_BATCH,   /* for an evaluation */
     MP_CHANGE_COLLECT,         /* Python's garbage collector runs after each step */
     MP_CHANGE_AUTOCAST,
-    MP_CHANGE_GARBAGE,       /* blocks wait for Python's collector */
-    MP_CHANGE_CYCLE,         /* a cycle through C++ that nothing frees */
-    MP_CHANGE_KEPT_GRAPH,    /* kept tensors hold graphs after their backward */
+    MP_CHANGE_GARBAGE,    /* blocks wait for Python's collector */
+    MP_CHANGE_CYCLE,      /* a cycle through C++ that nothing frees */
+    MP_CHANGE_KEPT_GRAPH, /* kept tensors hold graphs after their backward */
     MP_CHANGE_PATTERNS
 };
 
@@ -76,6 +76,9 @@ struct mp_change {
     uint64_t bytes;             /* the most bytes of these blocks at one time */
     size_t passes;              /* for no_grad: number of forwards that keep their graphs */
     double share;               /* share of forward that runs twice, or MP_SHARE_UNKNOWN */
+    double flops_share;         /* the same, by FLOPs; MP_SHARE_UNKNOWN without a log of operators */
+    size_t number;              /* of the checkpoint's kind of modules */
+    uint64_t reentrant_peak;    /* bytes at the peak with use_reentrant=True; 0: not asked */
     bool by_bytes;              /* of the bytes that forward's operators use; else of its time */
     enum mp_change_run run;
     uint64_t measured, measured_reserved; /* bytes saved in the run */

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "analysis/advise/module_calls.h"
-#include "analysis/advise/operators.h"
+#include "analysis/advise/nodes.h"
 #include "analysis/categories/phases.h"
 #include "analysis/device/plan.h"
 #include "base/intern.h"
@@ -22,56 +22,29 @@ struct mp_act {
     uint8_t phase;
 };
 
-static const struct mp_operator_of *operator_that_made(const struct mp_model *model, const struct mp_operators *operators,
-                                                const struct mp_act *act)
-{
-    return &operators->of_stack[model->blocks.stack[act->block]];
-}
-
-/* True if two neighbouring acts are from one call of an operator. */
-static bool same_operator(const struct mp_model *model, const struct mp_operators *operators, const struct mp_act *a,
-                          const struct mp_act *b)
-{
-    const struct mp_operator_of *x = operator_that_made(model, operators, a), *y = operator_that_made(model, operators, b);
-    return x->call && x->call == y->call && model->blocks.stack[a->block] != model->blocks.stack[b->block];
-}
-
-/* The number of acts of a call before the last tensor is saved; all acts if operator and `node` do not agree. `node`:
- * the node of backward that reads this tensor. */
-static size_t remade_until(const struct mp_model *model, const struct mp_operators *operators, const struct mp_act *acts,
-                       size_t count, unsigned node)
-{
-    for (size_t end = count, first; end; end = first) {
-        unsigned number = operator_that_made(model, operators, &acts[end - 1])->number;
-        enum mp_operator_saves saves = mp_operator_saves(number);
-        for (first = end - 1; first && same_operator(model, operators, &acts[first - 1], &acts[first]);)
-            first--;
-        if (saves == MP_SAVES_NOTHING) continue;
-        if (!mp_operators_match(number, node)) break;
-        return saves == MP_SAVES_INPUTS ? first : end;
-    }
-    return count;
-}
-
 /*
  * A call of a module is a run of allocations by it and the modules within it. Without checkpointing, backward frees
  * some of its blocks. With it, these blocks live only to the end of the call. Just before the first allocation of the
  * call's backward, the call runs again and makes all its blocks in the same order. Backward frees the new blocks where
- * it freed the old ones. The call's output stays. It is the block that outlives the call and is freed before the call's
- * backward, else the call's last block.
+ * it freed the old ones. The call's output stays.
  *
- * PyTorch 2.1 and newer stop the second run at the last tensor that is saved for backward. The stop comes before an
- * operator that saves only its inputs, and after one that saves results. The names of operators tell which tensor that
- * is. The first node of backward that reads a saved tensor must agree with them. If it does not, we assume that the
- * whole call runs again, which saves less.
+ * PyTorch 2.1 and newer stop the second run at the last tensor that is saved for backward. The log of operators shows
+ * it: the first node of the call's backward that reads saved tensors belongs to the call's last operator that has them
+ * all. If one of them is its result, the stop comes after that operator, otherwise before it. The node lets go of them
+ * as soon as it has run. Without the log, we assume that the whole call runs again, and that its last block is held by
+ * something else, which saves less.
  */
 /* Limits of a module's path: bytes, and modules. No network reaches them. The search takes time quadratic in both. */
 #define PATH_MOST     4096
 #define PARTS_MOST    100
 #define KINDS_MOST    100
-#define SHAPED_MOST   16 /* allocations that give a node's gradients their shape */
 #define IN_SEQUENTIAL ((uint64_t)1 << 63)
 #define RNG_BYTES     5056 /* the CPU generator's state: each call saves it, and once more when it runs again */
+
+struct cost {
+    double time; /* ns or bytes */
+    double flops;
+};
 
 struct call {
     uint32_t module;     /* index of its kind */
@@ -83,13 +56,16 @@ struct call {
     uint32_t again;      /* event of the recomputation: just before the first allocation of backward that reads saved
                           * tensors */
     size_t remade;       /* number of acts that run again, from the first on */
+    const struct mp_node_run *run; /* the first node of its backward; NULL without a log */
+    uint32_t stopped;              /* event at which forward had made what runs again; MP_NONE: the whole call */
 };
 struct kind {
     uint32_t pattern;
     size_t modules;
+    struct mp_map within; /* by string id of a path: 1 + the index of the module of the kind that contains it */
     MP_VEC(struct call) calls;
-    uint64_t *times;  /* by module, in ns or bytes, over all its calls in forward */
-    uint64_t forward; /* ns, or bytes, of all forward turns; 0: not known */
+    struct cost *costs;  /* by module, over all its calls in forward */
+    struct cost forward; /* of all forward turns; .time 0: not known */
 };
 
 struct mp_checkpoints {
@@ -97,17 +73,20 @@ struct mp_checkpoints {
     const struct mp_torch_history *history;
     const struct mp_stack_facts *facts;
     bool keeps_rng;
-    uint64_t *work; /* by event: find_work(); NULL: times count */
+    struct cost *work; /* by event: find_work(); NULL: without a log */
+    bool by_bytes;
     bool planned;
     size_t root; /* length of the path of the network itself */
     struct mp_phases phases;
     struct mp_intern texts; /* patterns and paths */
     MP_VEC(struct mp_act) acts;
-    MP_VEC(uint32_t) paths;   /* string ids of modules that allocate in forward */
-    MP_VEC(uint32_t) others;  /* modules that allocate in backward; those that work in place in forward are only here */
-    struct mp_map called;     /* texts + 1 of the called modules */
-    struct mp_map parameters; /* by parameter_key(): number of parameters */
-    struct mp_operators operators;
+    MP_VEC(uint32_t) paths;    /* string ids of modules that allocate in forward */
+    MP_VEC(uint32_t) others;   /* modules that only work in place, or in backward */
+    struct mp_map called;      /* texts + 1 of the called modules */
+    struct mp_nodes nodes;     /* without a log, empty */
+    unsigned char *parameters; /* by block */
+    unsigned char *marks;      /* by block, all 0: for find_stop() */
+    bool stops_early;          /* PyTorch 2.1 and newer, with a log */
     MP_VEC(struct kind) kinds;
 };
 
@@ -229,6 +208,11 @@ static void find_called(struct mp_checkpoints *c)
         mp_module_chain(c->model, c->model->blocks.stack[act->block], &chain);
         find_called_of(c, path, &chain);
     }
+    mp_vec_each (const struct mp_model_use, use, &c->model->uses) {
+        bool added = false;
+        if (use->module) mp_map_at(&others, use->module, &added);
+        if (added && !mp_map_find(&seen, use->module)) mp_vec_add(&c->others, use->module);
+    }
     mp_map_free(&seen);
     mp_map_free(&others);
     mp_buffer_free(&chain);
@@ -284,50 +268,33 @@ static struct mp_map find_modules(struct mp_checkpoints *c, struct kind *kind)
     return found;
 }
 
-static uint32_t module_of(const struct mp_map *modules, const struct mp_act *act)
+static uint32_t module_of(const struct mp_map *modules, uint32_t module)
 {
-    const uint64_t *found = act->module ? mp_map_find(modules, act->module) : NULL;
+    const uint64_t *found = module ? mp_map_find(modules, module) : NULL;
     return found ? (uint32_t)*found : 0;
 }
 
 /* ---- copies of parameters: autocast makes them at half the size, and holds them until it ends */
 
-static uint64_t parameter_key(uint32_t module, uint64_t bytes)
-{
-    return ((uint64_t)module + 1) << 44 | (bytes & (((uint64_t)1 << 44) - 1));
-}
-
 static void find_parameters(struct mp_checkpoints *c)
 {
-    const struct mp_model *model = c->model;
-    for (size_t i = 0; i < model->labels.count; i++) {
-        const struct mp_model_label *label = &model->labels.at[i];
-        if (label->role != MP_ROLE_PARAMETER) continue;
-        const char *name = mp_module_path(model, c->root, label->name), *last = strrchr(name, '.');
-        uint32_t module = mp_intern_add(&c->texts, name, last ? (size_t)(last - name) : 0);
-        const struct mp_model_label *before = i ? label - 1 : NULL;
-        if (before && before->block == label->block && before->role == label->role) continue;
-        ++*mp_map_at(&c->parameters, parameter_key(module, model->blocks.bytes[label->block]), NULL);
-    }
+    c->parameters = mp_alloc_zeroed(c->model->blocks.count + 1, 1);
+    mp_vec_each (const struct mp_model_label, label, &c->model->labels)
+        c->parameters[label->block] |= label->role == MP_ROLE_PARAMETER;
 }
 
-/* By act of a call: true for a copy of a parameter. A module makes one copy of each parameter; later blocks of that
- * size are copies of its input. */
-static unsigned char *casts_of(const struct mp_checkpoints *c, const struct mp_act *acts, size_t count)
+/* True if an operator made the block from a parameter of twice the size alone. */
+static bool is_cast(const struct mp_checkpoints *c, uint32_t block)
 {
-    unsigned char *casts = mp_alloc_zeroed(count + 1, 1);
-    struct mp_map seen = {0};
-    for (size_t i = 0; i < count; i++) {
-        const char *path = mp_module_path(c->model, c->root, acts[i].module);
-        uint32_t module = mp_intern_find(&c->texts, path, strlen(path));
-        if (module == MP_INTERN_FAILED || !(c->facts->of_stack[c->model->blocks.stack[acts[i].block]] & MP_FACT_CASTS))
-            continue;
-        uint64_t key = parameter_key(module, 2 * c->model->blocks.bytes[acts[i].block]);
-        const uint64_t *has = mp_map_find(&c->parameters, key);
-        casts[i] = has && ++*mp_map_at(&seen, key, NULL) <= *has;
+    uint32_t by = c->nodes.log.made_by ? c->nodes.log.made_by[block] : 0;
+    const struct mp_operation *op = by ? &c->nodes.log.ops.at[by - 1] : NULL;
+    bool cast = false;
+    for (size_t i = op ? op->first : 0; op && i < op->first + op->count; i++) {
+        uint32_t from = c->nodes.log.uses[i]->block;
+        if (from != block && !c->parameters[from]) return false;
+        cast |= c->parameters[from] && c->model->blocks.bytes[from] == 2 * c->model->blocks.bytes[block];
     }
-    mp_map_free(&seen);
-    return casts;
+    return cast;
 }
 
 /* ---- calls */
@@ -362,7 +329,8 @@ static void add_calls(const struct mp_checkpoints *c, struct kind *kind, uint32_
                             .begin = c->acts.at[at].event,
                             .end = at + period < c->acts.count ? c->acts.at[at + period].event
                                                                : (uint32_t)c->model->events.count,
-                            .back = MP_NONE};
+                            .back = MP_NONE,
+                            .stopped = MP_NONE};
         uint32_t turn = mp_phase_turn_of(&c->phases, call.begin);
         call.turn = turn == MP_NONE ? MP_NONE : c->phases.turns.at[turn].backward;
         mp_vec_add(&kind->calls, call);
@@ -372,9 +340,10 @@ static void add_calls(const struct mp_checkpoints *c, struct kind *kind, uint32_
 static void find_calls(struct mp_checkpoints *c, struct kind *kind, const struct mp_map *modules)
 {
     for (size_t i = 0, next; i < c->acts.count; i = next) {
-        uint32_t module = c->acts.at[i].phase == MP_PHASE_FORWARD ? module_of(modules, &c->acts.at[i]) : 0;
+        uint32_t module = c->acts.at[i].phase == MP_PHASE_FORWARD ? module_of(modules, c->acts.at[i].module) : 0;
         for (next = i + 1; module && next < c->acts.count; next++)
-            if (c->acts.at[next].phase != MP_PHASE_FORWARD || module_of(modules, &c->acts.at[next]) != module) break;
+            if (c->acts.at[next].phase != MP_PHASE_FORWARD || module_of(modules, c->acts.at[next].module) != module)
+                break;
         if (module) add_calls(c, kind, module, i, next - i);
     }
 }
@@ -390,8 +359,8 @@ static bool is_kept(const struct mp_checkpoints *c, const struct call *call, siz
     return freed(c, act) >= call->back && freed(c, act) < call->stop;
 }
 
-/* The last of the call's blocks that backward frees. */
-static uint32_t over_of(const struct mp_checkpoints *c, const struct call *call)
+/* Without a log: the last of the call's blocks that backward frees. */
+static uint32_t last_freed(const struct mp_checkpoints *c, const struct call *call)
 {
     uint32_t over = 0;
     for (size_t i = call->first; i < call->first + call->count; i++)
@@ -410,31 +379,100 @@ static uint32_t stop_of(const struct mp_checkpoints *c, size_t turn)
 
 struct back {
     uint32_t module, event, path, node;
+    const struct mp_node_run *run; /* NULL: without a log, an allocation */
 };
 
 MP_ORDER(by_module, struct back, MP_RISING(module) ?: MP_RISING(event))
 
 /* ---- how much of a call runs again */
 
-static const struct mp_operator_of *operator_of(const struct mp_checkpoints *c, uint32_t block)
+static uint64_t time_at(const struct mp_checkpoints *c, uint32_t event)
 {
-    return &c->operators.of_stack[c->model->blocks.stack[block]];
+    return event < c->model->events.count ? c->model->events.time_ns[event] : UINT64_MAX;
 }
 
-/* `backs`: backward's allocations in the call's module, from the first on. */
+/* Finds where the call's second run stops. `run`: the first node of its backward that reads saved tensors. */
+static void find_stop(const struct mp_checkpoints *c, struct call *call, const struct mp_node_run *run)
+{
+    const struct mp_operations *log = &c->nodes.log;
+    size_t best = 0;
+    for (size_t i = log->ops.at[run->first].first; i < log->ops.at[run->last].first + log->ops.at[run->last].count; i++)
+        c->marks[log->uses[i]->block] = mp_node_reads_saved(c->model, &c->phases, log->uses[i]);
+    for (size_t at = mp_operations_before(log, time_at(c, call->end)); at--;) {
+        const struct mp_operation *op = &log->ops.at[at];
+        size_t marked = 0;
+        bool result = false;
+        if (op->ended_ns < time_at(c, call->begin)) break;
+        for (size_t i = op->first; i < op->first + op->count && !op->node; i++) {
+            const struct mp_model_use *use = log->uses[i];
+            if (!c->marks[use->block] || !(use->how & ~(MP_USE_VIEW | MP_USE_OUTPUT))) continue;
+            marked++;
+            result |= use->how & (MP_USE_WRITTEN | MP_USE_MADE);
+        }
+        if (marked <= best) continue;
+        best = marked;
+        call->stopped = mp_model_events_before(c->model, result ? op->ended_ns : op->began_ns, result);
+    }
+    for (size_t i = log->ops.at[run->first].first; i < log->ops.at[run->last].first + log->ops.at[run->last].count; i++)
+        c->marks[log->uses[i]->block] = 0;
+    while (call->remade && c->acts.at[call->first + call->remade - 1].event >= call->stopped)
+        call->remade--;
+}
+
+/* Marks the blocks with which the call's operators work, without parameters. */
+static void mark_call(const struct mp_checkpoints *c, const struct call *call, unsigned char mark)
+{
+    const struct mp_operations *log = &c->nodes.log;
+    for (size_t at = mp_operations_before(log, time_at(c, call->begin)); at < log->ops.count; at++) {
+        const struct mp_operation *op = &log->ops.at[at];
+        if (op->ended_ns >= time_at(c, call->end)) break;
+        for (size_t i = op->first; i < op->first + op->count; i++)
+            c->marks[log->uses[i]->block] = mark && !c->parameters[log->uses[i]->block];
+    }
+    for (size_t i = call->first; i < call->first + call->count; i++)
+        c->marks[c->acts.at[i].block] = mark;
+}
+
+/* The end of the last node that reads a saved tensor of the call; 0: none. */
+static uint32_t over_of(const struct mp_checkpoints *c, const struct kind *kind, const struct call *call,
+                        const struct back *backs, size_t count)
+{
+    const struct mp_operations *log = &c->nodes.log;
+    uint32_t over = 0;
+    bool other = false; /* backward of another call of the module */
+    if (!log->uses) return last_freed(c, call);
+    mark_call(c, call, 1);
+    for (size_t i = 0; i < count && backs[i].module == backs->module && backs[i].event < call->stop && !other; i++) {
+        const struct mp_node_run *run = backs[i].run;
+        bool own = false;
+        for (size_t at = run->first; run->saves && at <= run->last; at++) {
+            const struct mp_operation *op = &log->ops.at[at];
+            for (size_t k = op->first; k < op->first + op->count; k++) {
+                uint32_t block = log->uses[k]->block;
+                if (!mp_node_reads_saved(c->model, &c->phases, log->uses[k])) continue;
+                own |= c->marks[block];
+                other |=
+                    !c->marks[block] && module_of(&kind->within, mp_model_module(c->model, block)) == call->module + 1;
+            }
+        }
+        if (own && !other) over = run->end;
+    }
+    mark_call(c, call, 0);
+    return over;
+}
+
+/* `backs`: backward in the call's module, from the first node on. */
 static void find_remade(const struct mp_checkpoints *c, struct call *call, const struct back *backs, size_t count)
 {
-    unsigned node = 0;
     call->again = call->back;
     call->remade = call->count;
-    if (!c->operators.stops_early) return;
+    if (!c->stops_early) return;
     for (size_t i = 0; i < count && backs[i].module == backs->module && backs[i].event < call->over; i++) {
-        node = operator_of(c, c->model->events.subject[backs[i].event])->node;
-        if (!node || mp_operator_saves(node) == MP_SAVES_NOTHING) continue;
+        if (!backs[i].run->saves) continue;
         call->again = backs[i].event;
-        break;
+        find_stop(c, call, backs[i].run);
+        return;
     }
-    call->remade = remade_until(c->model, &c->operators, &c->acts.at[call->first], call->count, node);
 }
 
 /* Backwards follow one another in the opposite order of their calls. The next one begins with the same inner module and
@@ -445,10 +483,14 @@ static void find_backs(const struct mp_checkpoints *c, struct kind *kind, const 
         uint32_t turn, over, path, node;
     } *last = mp_alloc_zeroed(kind->modules + 1, sizeof *last);
     MP_VEC(struct back) backs = {0};
-    for (size_t i = 0; i < c->acts.count; i++) {
+    for (size_t i = 0; i < c->acts.count && !c->nodes.log.uses; i++) {
         const struct mp_act *act = &c->acts.at[i];
-        const struct back back = {module_of(modules, act), act->event, act->module, operator_of(c, act->block)->node};
+        const struct back back = {module_of(modules, act->module), act->event, act->module, 0, NULL};
         if (back.module && act->phase == MP_PHASE_BACKWARD) mp_vec_add(&backs, back);
+    }
+    mp_vec_each (const struct mp_node_run, run, &c->nodes.runs) {
+        const struct back back = {module_of(modules, run->module), run->event, run->module, run->node, run};
+        if (back.module) mp_vec_add(&backs, back);
     }
     if (backs.count) qsort(backs.at, backs.count, sizeof *backs.at, by_module);
     for (size_t i = kind->calls.count; i--;) {
@@ -468,7 +510,8 @@ static void find_backs(const struct mp_checkpoints *c, struct kind *kind, const 
         last[module].node = backs.at[at].node;
         call->back = backs.at[at].event;
         call->stop = stop_of(c, call->turn);
-        call->over = over_of(c, call);
+        call->over = over_of(c, kind, call, &backs.at[at], backs.count - at);
+        call->run = backs.at[at].run;
         find_remade(c, call, &backs.at[at], backs.count - at);
         last[module].turn = call->turn + 1;
         if (call->over) last[module].over = call->over;
@@ -479,57 +522,70 @@ static void find_backs(const struct mp_checkpoints *c, struct kind *kind, const 
 
 /* ---- time */
 
-/* By event: bytes of the blocks that operators outside of backward had read, written or made until then. The host's
- * time says little about a GPU, and nothing in a plan, which computes nothing. */
-static uint64_t *find_work(const struct mp_model *model)
+/* By event: what operators outside of backward had cost until then: bytes of the blocks that they read, wrote or made,
+ * and FLOPs. */
+static struct cost *find_work(const struct mp_checkpoints *c)
 {
-    uint64_t *work = mp_alloc_zeroed(model->events.count + 1, sizeof *work);
-    mp_vec_each (const struct mp_model_use, use, &model->uses) {
-        if (!use->node && use->how & (MP_USE_READ | MP_USE_WRITTEN | MP_USE_MADE))
-            work[mp_model_events_before(model, use->time_ns, true)] += mp_known(model->blocks.bytes[use->block]);
+    const struct mp_model *model = c->model;
+    const struct mp_operations *log = &c->nodes.log;
+    struct cost *work = mp_alloc_zeroed(model->events.count + 1, sizeof *work);
+    mp_vec_each (const struct mp_operation, op, &log->ops) {
+        struct cost *at = &work[mp_model_events_before(model, op->ended_ns, true)];
+        if (op->node) continue;
+        at->flops += mp_operation_flops(model, log, op);
+        for (size_t i = op->first; i < op->first + op->count; i++)
+            if (log->uses[i]->how & (MP_USE_READ | MP_USE_WRITTEN | MP_USE_MADE))
+                at->time += (double)mp_known(model->blocks.bytes[log->uses[i]->block]);
     }
-    for (size_t i = 0; i < model->events.count; i++)
-        work[i + 1] += work[i];
+    for (size_t i = 0; i < model->events.count; i++) {
+        work[i + 1].time += work[i].time;
+        work[i + 1].flops += work[i].flops;
+    }
     return work;
 }
 
-static uint64_t time_of(const struct mp_checkpoints *c, uint32_t event)
+/* The host's time says little about a GPU, and nothing in a plan, which computes nothing: then bytes count. */
+static void add_cost(const struct mp_checkpoints *c, uint32_t from, uint32_t to, struct cost *cost)
 {
     const struct mp_model_events *events = &c->model->events;
-    if (c->work) return c->work[event < events->count ? event : events->count];
-    return event < events->count ? events->time_ns[event] : c->model->duration_ns;
+    uint32_t most = (uint32_t)events->count;
+    from = from < most ? from : most;
+    to = to < most ? to : most;
+    if (c->work) cost->flops += c->work[to].flops - c->work[from].flops;
+    if (c->by_bytes)
+        cost->time += c->work[to].time - c->work[from].time;
+    else
+        cost->time += (double)((to < most ? events->time_ns[to] : c->model->duration_ns) -
+                               (from < most ? events->time_ns[from] : c->model->duration_ns));
 }
 
-/* Sums the time of all forward turns that a backward follows. The first one (warm-up) does not count if there are
- * others. *first: the turn of backward after the first forward that counts. */
-static uint64_t time_of_forward(const struct mp_checkpoints *c, uint32_t *first)
+/* Sums the cost of all forward turns that a backward follows. The first one (warm-up) does not count if there are
+ * others. Returns the turn of backward after the first forward if that does not count; else MP_NONE. */
+static uint32_t cost_of_forward(const struct mp_checkpoints *c, struct cost *all)
 {
-    uint64_t all = 0, of_first = 0;
-    *first = MP_NONE;
+    struct cost of_first = {0}, others = {0};
+    uint32_t first = MP_NONE;
     for (size_t i = 0; i + 1 < c->phases.turns.count; i++) {
         const struct mp_phase_turn *turn = &c->phases.turns.at[i];
         if (turn->phase != MP_PHASE_FORWARD || turn->backward == MP_NONE) continue;
-        uint64_t took = time_of(c, turn[1].first) - time_of(c, turn->first);
-        if (*first == MP_NONE) *first = turn->backward;
-        all += took;
-        if (turn->backward == *first) of_first += took;
+        if (first == MP_NONE) first = turn->backward;
+        add_cost(c, turn->first, turn[1].first, turn->backward == first ? &of_first : &others);
     }
-    if (all > of_first) return all - of_first;
-    *first = MP_NONE;
-    return all;
+    *all = others.time > 0 ? others : of_first;
+    return others.time > 0 ? first : MP_NONE;
 }
 
-static void find_times(const struct mp_checkpoints *c, struct kind *kind)
+static void find_costs(const struct mp_checkpoints *c, struct kind *kind)
 {
-    uint32_t first;
-    kind->forward = time_of_forward(c, &first);
-    if (c->planned && !c->work) kind->forward = 0;
-    kind->times = mp_alloc_zeroed(kind->modules + 1, sizeof *kind->times);
+    uint32_t first = cost_of_forward(c, &kind->forward);
+    if (c->planned && !c->by_bytes) kind->forward = (struct cost){0};
+    kind->costs = mp_alloc_zeroed(kind->modules + 1, sizeof *kind->costs);
     mp_vec_each (const struct call, call, &kind->calls) {
         if (!call->over || call->turn == first) continue;
         uint32_t last = c->acts.at[call->first + call->count - 1].event + 1;
         if (last < call->end) last = call->end;
-        kind->times[call->module] += time_of(c, last) - time_of(c, call->begin);
+        if (last > call->stopped) last = call->stopped;
+        add_cost(c, call->begin, last, &kind->costs[call->module]);
     }
 }
 
@@ -561,47 +617,44 @@ static uint64_t part_of(struct mp_checkpoints *c, const struct kind *kind, struc
     return *part;
 }
 
-/* Marks acts whose stack makes several of the call's blocks. */
-static void find_repeated(const struct mp_checkpoints *c, const struct mp_act *acts, size_t count,
-                          unsigned char *repeated)
+/* The event behind the block's last use in forward; *module: of that use. Without a log, MP_NONE. */
+static uint32_t last_use(const struct mp_checkpoints *c, const struct call *call, uint32_t block, uint32_t *module)
 {
-    struct mp_map first = {0};
+    size_t count;
+    const struct mp_model_use *uses = mp_model_uses_of(c->model, block, &count);
+    uint64_t backward = time_at(c, c->phases.turns.at[call->turn].first), last = 0;
     for (size_t i = 0; i < count; i++) {
-        bool added;
-        uint64_t *at = mp_map_at(&first, (uint64_t)c->model->blocks.stack[acts[i].block] + 1, &added);
-        if (added) *at = i;
-        repeated[i] = !added;
-        if (!added) repeated[*at] = true;
+        if (uses[i].node || uses[i].time_ns >= backward || uses[i].time_ns < last) continue;
+        last = uses[i].time_ns;
+        *module = uses[i].module;
     }
-    mp_map_free(&first);
+    return count ? mp_model_events_before(c->model, last, true) : MP_NONE;
 }
 
-/* The event by which each act of the call would be freed without a graph. A block that is not the result of a part is
- * freed when the part ends. The result of a Sequential's part is freed with the next part, any other result with the
- * call. Blocks that one statement makes repeatedly may be in a list, so they are kept. */
+/* The event by which each act of the call would be freed without a graph. A block that only its part uses is freed with
+ * its last use, or without a log with the part. The result of a Sequential's part is freed with the next part, any
+ * other result with the call. */
 static void find_ends(struct mp_checkpoints *c, const struct kind *kind, struct mp_map *known, const struct call *call,
                       uint32_t *ends)
 {
     const struct mp_act *acts = &c->acts.at[call->first];
-    unsigned char *repeated = mp_alloc_zeroed(call->count, 1);
     size_t waiting = SIZE_MAX; /* result of the previous part */
     for (size_t i = 0, next; i < call->count; i = next) {
         uint64_t part = part_of(c, kind, known, &acts[i]);
         for (next = i + 1; next < call->count && part_of(c, kind, known, &acts[next]) == part;)
             next++;
-        uint32_t over = next < call->count ? acts[next].event : call->end;
+        uint32_t over = next < call->count ? acts[next].event : call->end, module;
         size_t result = SIZE_MAX;
-        find_repeated(c, &acts[i], next - i, &repeated[i]);
         for (size_t k = i; k < next; k++) {
-            bool may_last = !part || (repeated[k] && !(part & IN_SEQUENTIAL));
-            ends[k] = may_last ? call->end : over;
-            if (c->model->blocks.free_event[acts[k].block] > over) result = k;
+            uint32_t last = last_use(c, call, acts[k].block, &module);
+            bool lasts = last == MP_NONE ? c->model->blocks.free_event[acts[k].block] > over : last > over;
+            ends[k] = !part || (lasts && last != MP_NONE) ? call->end : last < over ? last : over;
+            if (lasts) result = k;
         }
         if (waiting != SIZE_MAX) ends[waiting] = over;
         waiting = part & IN_SEQUENTIAL ? result : SIZE_MAX;
         if (result != SIZE_MAX) ends[result] = call->end;
     }
-    free(repeated);
 }
 
 /* ---- changes */
@@ -612,6 +665,7 @@ struct maker {
     struct mp_map parts;
     const struct mp_torch_step **births; /* by block: the step that allocates it; may be NULL */
     struct mp_change *change;
+    bool reentrant;
 };
 
 static struct mp_edit_extra copy_of(const struct maker *m, uint32_t block)
@@ -620,25 +674,6 @@ static struct mp_edit_extra copy_of(const struct maker *m, uint32_t block)
     return (struct mp_edit_extra){.bytes = birth ? birth->bytes : m->c->model->blocks.bytes[block],
                                   .stream = birth ? birth->stream : 0,
                                   .pool = birth ? birth->pool : 0};
-}
-
-/* Only if backward frees all blocks that outlive the call: returns the last of these blocks if another one is freed
- * after it; else SIZE_MAX. *held: the last block if it is also freed last, so something else holds it; else
- * SIZE_MAX. */
-static size_t kept_output(const struct maker *m, const struct call *call, const unsigned char *casts, size_t *held)
-{
-    size_t last = SIZE_MAX;
-    uint32_t others = 0;
-    *held = SIZE_MAX;
-    for (size_t i = call->first; i < call->first + call->count; i++) {
-        if (casts[i - call->first] || freed(m->c, i) <= call->end) continue;
-        if (!is_kept(m->c, call, i)) return SIZE_MAX;
-        if (last != SIZE_MAX && freed(m->c, last) > others) others = freed(m->c, last);
-        last = i;
-    }
-    if (last == SIZE_MAX || freed(m->c, last) < others) return last;
-    *held = last;
-    return SIZE_MAX;
 }
 
 /* The order among events just before the call's backward: as within the call, after other frees. */
@@ -653,72 +688,119 @@ static void end_block(const struct maker *m, uint32_t block, uint32_t event)
     mp_vec_add(&m->change->edits.ends, end);
 }
 
-/* The event at which backward frees a recomputed block. Autograd itself holds a saved tensor until the gradients of its
- * node have their shape. Checkpointing of PyTorch 2.1 and newer releases it when the node runs. */
-static uint32_t let_go(const struct mp_checkpoints *c, uint32_t end)
+/* What happens to an act's block, by the log. */
+struct fate {
+    uint32_t own;    /* the event behind the call's last node that reads it as a saved tensor; 0: none does */
+    uint32_t output; /* if code behind the call uses it, the event until which it does; else 0 */
+    bool held;       /* a variable holds it beyond that */
+};
+
+static struct fate fate_of(const struct maker *m, const struct call *call, uint32_t block)
 {
-    size_t at = MP_COUNT_BEFORE(c->acts.count, i, c->acts.at[i].event < end);
-    uint32_t sooner = end;
-    for (unsigned i = 0; c->operators.stops_early && i < SHAPED_MOST && at--; i++) {
-        if (c->acts.at[at].phase != MP_PHASE_BACKWARD) return end;
-        if (operator_of(c, c->acts.at[at].block)->node) return sooner;
-        sooner = c->acts.at[at].event;
+    const struct mp_checkpoints *c = m->c;
+    struct fate fate = {0};
+    size_t count;
+    uint32_t module = 0, last = last_use(c, call, block, &module);
+    const struct mp_model_use *uses = mp_model_uses_of(c->model, block, &count);
+    const struct mp_node_run *reader = NULL;
+    if (last > call->end) fate.output = module_of(&m->kind->within, module) ? call->back : last;
+    for (size_t i = 0; i < count; i++) {
+        const struct mp_node_run *run =
+            mp_node_reads_saved(c->model, &c->phases, &uses[i]) ? mp_node_run_of(&c->nodes, &uses[i]) : NULL;
+        uint32_t number = run ? module_of(&m->kind->within, run->module) : 0;
+        bool own = number == call->module + 1 && run->event >= call->back;
+        /* Another module of the kind holds its input until its own backward is over. */
+        uint32_t end = !run ? 0 : number && !own ? call->back : run->end, *most = own ? &fate.own : &fate.output;
+        if (end > *most) *most = end;
+        if (run && (!reader || run > reader)) reader = run;
     }
-    return end;
+    bool behind = reader && reader + 1 < c->nodes.runs.at + c->nodes.runs.count;
+    fate.held = behind && c->model->blocks.free_event[block] > reader[1].end;
+    return fate;
+}
+
+/* Without a log, a block that backward frees was saved, except the call's last one, which something else may hold. */
+static struct fate guess_fate(const struct maker *m, const struct call *call, size_t act)
+{
+    bool last = true;
+    for (size_t i = act + 1; i < call->first + call->count; i++)
+        last &= freed(m->c, i) <= call->end;
+    return (struct fate){.own = !last && is_kept(m->c, call, act) ? freed(m->c, act) : 0};
+}
+
+/* The older form runs the whole call again at the begin of its backward, as a graph of its own. It holds the output and
+ * its gradient until that is over. */
+static void re_enter(const struct maker *m, const struct call *call, size_t act, const struct fate *fate,
+                     struct mp_edit_extra *copy)
+{
+    bool is_output = fate->output && freed(m->c, act) > call->end;
+    uint32_t gone = fate->own && freed(m->c, act) > call->back ? freed(m->c, act) : 0;
+    copy->made = call->back;
+    copy->freed = is_output ? call->over : gone ? gone : fate->own ? fate->own : call->back;
+    if (copy->freed > call->back) copy->freed_rank = 0;
+}
+
+static void hold_gradient(const struct maker *m, const struct call *call)
+{
+    const struct mp_operations *log = &m->c->nodes.log;
+    for (size_t at = call->run ? call->run->first : 1; call->run && at <= call->run->last; at++)
+        for (size_t i = log->ops.at[at].first; i < log->ops.at[at].first + log->ops.at[at].count; i++) {
+            uint32_t block = log->uses[i]->block, born = m->c->model->blocks.alloc_event[block];
+            if (log->uses[i]->how & MP_USE_READ && born < call->back &&
+                born >= m->c->phases.turns.at[call->turn].first && m->c->model->blocks.free_event[block] < call->over)
+                end_block(m, block, call->over);
+        }
 }
 
 static void make_again(struct maker *m, const struct call *call)
 {
-    unsigned char *casts = casts_of(m->c, &m->c->acts.at[call->first], call->count);
-    size_t held, output = kept_output(m, call, casts, &held);
     uint32_t *ends = mp_alloc_zeroed(call->count, sizeof *ends);
     uint32_t backward = m->c->phases.turns.at[call->turn].first;
     find_ends(m->c, m->kind, &m->parts, call, ends);
-    for (size_t i = call->first; i < call->first + call->count; i++) {
+    if (m->reentrant) hold_gradient(m, call);
+    for (size_t i = call->first; i < call->first + (m->reentrant ? call->count : call->remade); i++) {
         uint32_t block = m->c->acts.at[i].block, end = freed(m->c, i);
+        struct fate fate = m->c->nodes.log.uses ? fate_of(m, call, block) : guess_fate(m, call, i);
         struct mp_edit_extra copy = copy_of(m, block);
         copy.made = call->again;
         copy.made_rank = rank_of(call, m->c->acts.at[i].event);
-        bool kept = i != held && is_kept(m->c, call, i);
-        copy.freed = kept ? let_go(m->c, end) : call->again;
-        copy.freed_rank = kept ? 0 : rank_of(call, end);
-        if (i - call->first >= call->remade || end == MP_NONE) continue; /* no recomputation needed */
+        copy.freed = fate.own ? fate.own : call->again;
+        copy.freed_rank = fate.own ? 0 : rank_of(call, end);
+        if (m->reentrant) re_enter(m, call, i, &fate, &copy);
+        if (end == MP_NONE) continue; /* no recomputation needed */
         mp_vec_add(&m->change->edits.extras, copy);
-        if (!kept) continue;
-        bool lasts = casts[i - call->first];
-        end_block(m, block, i == output ? call->back : lasts ? backward : ends[i - call->first]);
+        if (!fate.own) continue;
+        if (fate.held) continue;
+        uint32_t until = is_cast(m->c, block) ? backward : fate.output ? fate.output : ends[i - call->first];
+        end_block(m, block, until < end ? until : end);
         m->change->bytes += copy.bytes;
         m->change->blocks++;
     }
     free(ends);
-    free(casts);
 }
 
-/* True if the call's first operator keeps its input for backward anyway. */
-static bool keeps_input_itself(const struct mp_checkpoints *c, const struct call *call)
-{
-    return mp_operator_saves(operator_of(c, c->acts.at[call->first].block)->number) == MP_SAVES_INPUTS;
-}
-
-/* If forward frees the call's input, checkpointing keeps it until the second run is over. The input is a block that is
- * freed while the call runs, or the last one made before it. */
+/* Checkpointing keeps the call's inputs until its backward is over: what its operators read, or without a log what is
+ * freed while the call runs. */
 static void keep_input(const struct maker *m, const struct call *call)
 {
     const struct mp_model *model = m->c->model;
-    bool kept = keeps_input_itself(m->c, call);
-    uint32_t end = kept ? m->c->acts.at[call->first + call->count - 1].event : call->end;
-    for (uint32_t event = call->begin; event < end && event < model->events.count; event++) {
+    const struct mp_operations *log = &m->c->nodes.log;
+    uint64_t end_ns = time_at(m->c, call->end);
+    for (uint32_t event = call->begin; !log->uses && event < call->end && event < model->events.count; event++) {
         uint32_t block = model->events.subject[event];
         if (model->events.type[event] != MP_EVENT_FREE || model->blocks.track[block] != m->c->history->track) continue;
         if (model->blocks.alloc_event[block] == MP_NONE || model->blocks.alloc_event[block] >= call->begin) continue;
         if (mp_phase_of_block(&m->c->phases, model, block) == MP_PHASE_FORWARD) end_block(m, block, call->over);
     }
-    for (size_t i = call->first; !kept && i-- && m->c->acts.at[i].phase == MP_PHASE_FORWARD &&
-                                 m->c->acts.at[i].module == m->c->acts.at[call->first - 1].module;) {
-        uint32_t gone = freed(m->c, i);
-        if (gone >= m->c->phases.turns.at[call->turn].first || gone < call->end) continue;
-        end_block(m, m->c->acts.at[i].block, call->over);
-        break;
+    for (size_t at = mp_operations_before(log, time_at(m->c, call->begin)); at < log->ops.count; at++) {
+        const struct mp_operation *op = &log->ops.at[at];
+        if (op->ended_ns >= end_ns) break;
+        for (size_t i = op->first; i < op->first + op->count; i++) {
+            uint32_t block = log->uses[i]->block;
+            if (log->uses[i]->how & MP_USE_READ && model->blocks.alloc_event[block] < call->begin &&
+                model->blocks.free_event[block] < call->over && model->blocks.track[block] == m->c->history->track)
+                end_block(m, block, call->over);
+        }
     }
 }
 
@@ -732,13 +814,15 @@ static void keep_rng(const struct maker *m, const struct call *call)
     mp_vec_add(&m->change->edits.extras, present);
 }
 
-void mp_checkpoints_change(struct mp_checkpoints *checkpoints, size_t number, size_t modules, struct mp_change *change)
+void mp_checkpoints_change(struct mp_checkpoints *checkpoints, size_t number, size_t modules, bool reentrant,
+                           struct mp_change *change)
 {
     const struct kind *kind = &checkpoints->kinds.at[number];
     struct maker m = {.c = checkpoints,
                       .kind = kind,
                       .births = mp_births_find(checkpoints->model, checkpoints->history),
-                      .change = change};
+                      .change = change,
+                      .reentrant = reentrant};
     *change = (struct mp_change){.kind = MP_CHANGE_CHECKPOINT,
                                  .pattern = MP_CHANGE_CHECKPOINTING,
                                  .module = mp_text_copy(mp_intern_get(&checkpoints->texts, kind->pattern, NULL)),
@@ -750,11 +834,14 @@ void mp_checkpoints_change(struct mp_checkpoints *checkpoints, size_t number, si
         keep_input(&m, call);
         keep_rng(&m, call);
     }
-    uint64_t again = 0; /* whole nanoseconds: kinds that cover the same calls cost exactly the same */
-    for (size_t i = 0; i < modules && i < kind->modules; i++)
-        again += kind->times[i];
-    change->share = kind->forward ? (double)again / (double)kind->forward : MP_SHARE_UNKNOWN;
-    change->by_bytes = checkpoints->work;
+    struct cost again = {0};
+    for (size_t i = 0; i < modules && i < kind->modules; i++) {
+        again.time += kind->costs[i].time;
+        again.flops += kind->costs[i].flops;
+    }
+    change->share = kind->forward.time > 0 ? again.time / kind->forward.time : MP_SHARE_UNKNOWN;
+    change->flops_share = kind->forward.flops > 0 ? again.flops / kind->forward.flops : MP_SHARE_UNKNOWN;
+    change->by_bytes = checkpoints->by_bytes;
     mp_edits_sort(&change->edits);
     mp_map_free(&m.parts);
     free(m.births);
@@ -785,21 +872,24 @@ struct mp_checkpoints *mp_checkpoints_find(const struct mp_model *model, const s
     mp_plan_find(model, &plan);
     c->planned = plan.planned;
     mp_plan_free(&plan);
-    if (model->uses.count && !c->keeps_rng) c->work = find_work(model);
     mp_phases_find(model, &c->phases);
     find_acts(c);
     fill_first(c);
     find_called(c);
     find_kinds(c);
     find_parameters(c);
-    mp_operators_find(model, &c->operators);
+    mp_nodes_find(model, &c->phases, &c->nodes);
+    if (c->nodes.log.uses) c->work = find_work(c);
+    c->by_bytes = c->work && !c->keeps_rng;
+    c->marks = mp_alloc_zeroed(model->blocks.count + 1, 1);
+    for (size_t i = 0; i < model->frames.count; i++)
+        c->stops_early |= c->nodes.log.uses && c->facts->of_frame[i] & MP_FACT_WRAPS_CALL;
     for (size_t i = 0; i < c->kinds.count; i++) {
         struct kind *kind = &c->kinds.at[i];
-        struct mp_map modules = find_modules(c, kind);
-        find_calls(c, kind, &modules);
-        find_backs(c, kind, &modules);
-        find_times(c, kind);
-        mp_map_free(&modules);
+        kind->within = find_modules(c, kind);
+        find_calls(c, kind, &kind->within);
+        find_backs(c, kind, &kind->within);
+        find_costs(c, kind);
     }
     return c;
 }
@@ -809,15 +899,17 @@ void mp_checkpoints_free(struct mp_checkpoints *checkpoints)
     if (!checkpoints) return;
     for (size_t i = 0; i < checkpoints->kinds.count; i++) {
         mp_vec_free(&checkpoints->kinds.at[i].calls);
-        free(checkpoints->kinds.at[i].times);
+        mp_map_free(&checkpoints->kinds.at[i].within);
+        free(checkpoints->kinds.at[i].costs);
     }
     mp_vec_free(&checkpoints->kinds);
     mp_vec_free(&checkpoints->acts);
     mp_vec_free(&checkpoints->paths);
     mp_vec_free(&checkpoints->others);
     mp_map_free(&checkpoints->called);
-    mp_map_free(&checkpoints->parameters);
-    mp_operators_free(&checkpoints->operators);
+    free(checkpoints->parameters);
+    free(checkpoints->marks);
+    mp_nodes_free(&checkpoints->nodes);
     mp_intern_free(&checkpoints->texts);
     mp_phases_free(&checkpoints->phases);
     free(checkpoints->work);

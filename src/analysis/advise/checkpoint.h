@@ -16,6 +16,7 @@ size_t mp_checkpoints_kinds(const struct mp_checkpoints *checkpoints);
 /* The number of modules of a kind, in the order in which forward calls them. */
 size_t mp_checkpoints_modules(const struct mp_checkpoints *checkpoints, size_t kind);
 /* The change that checkpoints the first `modules` modules of a kind. Its saving comes from a replay later. The caller
- * frees its members. Its share is the part of forward that runs twice, by time. On a GPU it is by the bytes of the
- * blocks that operators use, if they are logged. */
-void mp_checkpoints_change(struct mp_checkpoints *checkpoints, size_t kind, size_t modules, struct mp_change *change);
+ * frees its members. `reentrant`: as use_reentrant=True does. Its share is the part of forward that runs twice, by
+ * time. On a GPU it is by the bytes of the blocks that operators use, if they are logged. */
+void mp_checkpoints_change(struct mp_checkpoints *checkpoints, size_t kind, size_t modules, bool reentrant,
+                           struct mp_change *change);

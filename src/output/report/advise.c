@@ -252,6 +252,8 @@ static void put_checkpoint(const struct mp_model *model, const struct mp_change 
     else
         mp_buffer_printf(&words->cost, "does %s%.0f %% of forward twice%s", change->by_bytes ? "about " : "",
                          change->share * 100, change->by_bytes ? ", by the bytes that operators use" : "");
+    if (change->share >= 0 && change->flops_share >= 0)
+        mp_buffer_printf(&words->cost, " (%.0f %% of its FLOPs)", change->flops_share * 100);
 }
 
 static void find_words(const struct mp_model *model, const struct mp_change *change, struct words *words)
@@ -393,6 +395,10 @@ static bool is_checkpoint(const struct mp_change *change)
 
 MP_GETTER(get_share, struct mp_change, change,
           value->real = is_checkpoint(change) && change->share >= 0 ? change->share : NAN)
+MP_GETTER(get_flops_share, struct mp_change, change,
+          value->real = is_checkpoint(change) && change->flops_share >= 0 ? change->flops_share : NAN)
+MP_GETTER(get_reentrant, struct mp_change, change,
+          value->number = change->reentrant_peak ? change->reentrant_peak : MP_BYTES_UNKNOWN)
 MP_GETTER(get_modules, struct mp_change, change,
           value->number = is_checkpoint(change) ? change->modules : MP_BYTES_UNKNOWN)
 MP_GETTER(get_modules_of, struct mp_change, change,
@@ -453,6 +459,8 @@ const struct mp_column mp_change_columns[] = {
     {NULL, "modules", MP_COUNT, .get = get_modules},
     {NULL, "modules_of", MP_COUNT, .get = get_modules_of},
     {NULL, "forward_share", MP_REAL, .get = get_share},
+    {NULL, "forward_flops_share", MP_REAL, .get = get_flops_share},
+    {NULL, "reentrant_peak_bytes", MP_BYTES, .get = get_reentrant},
     {NULL, "blocks", MP_COUNT, .get = get_blocks},
     {NULL, "stack", .put = put_stack, .only = STACK},
     {NULL},
