@@ -5,6 +5,7 @@ its ledger adds up. A recorded engine on the stand-in GPU has the same ledger. t
 import glob
 import os
 import pathlib
+import re
 import sys
 import tempfile
 import unittest
@@ -34,6 +35,14 @@ class Server(harness.TestCase):
     def test_a_small_model_in_sglang(self):
         self.check_small_model("sglang")
 
+    def test_a_hybrid_cache_in_vllm(self):
+        """A layer in six sees all tokens, so tokens and requests are not blocks by their size: the engine's own line
+        says them."""
+        result = self.plan_small_model("vllm", "small-hybrid", 32768)
+        logged = re.search(r"KV cache size: ([\d,]+) tokens.*?per request: ([\d.]+)x", result.stdout + result.stderr, re.DOTALL)
+        tokens, requests = logged[1].replace(",", " "), logged[2]
+        self.assertIn(f"memprof: {tokens} tokens of KV cache: {requests} requests of 32 768\n", result.stderr)
+
     def test_a_recorded_engine(self):
         """Steps are the engine's; captured graphs and retained answers are no leak."""
         if not newest("vllm"):
@@ -59,18 +68,22 @@ class Server(harness.TestCase):
         self.assertGreaterEqual(worker["leaks"]["steps"]["count"], 12 * 8)
         self.assertEqual(worker["leaks"]["verdict"], "clean")
 
-    def check_small_model(self, engine):
+    def plan_small_model(self, engine, name, length):
         if not newest(engine):
             self.skipTest(f"tools/cuda-torch --engine {engine} was not run")
-        (command, length), model = SERVERS[engine], models.write("small", self.folder)
+        (command, option), model = SERVERS[engine], models.write(name, self.folder)
         path = f"{os.path.dirname(newest(engine))}:{os.path.dirname(harness.MEMPROF)}:{os.environ['PATH']}"
         with tempfile.TemporaryDirectory() as cache:
             # In build/, `python3 -m` would take libmemprof.so for the module of that name.
             result = harness.memprof("plan", "-o", "server.mp", "--device", "h100-80gb", "--", *command,
-                                     model, length, "2048", timeout=1800, cwd=self.folder,
+                                     model, option, length, timeout=1800, cwd=self.folder,
                                      env=dict(os.environ, PATH=path, VLLM_CACHE_ROOT=cache))
         self.assertEqual(result.returncode, 0, result.stderr[-3000:])
         self.assertIn("the server is ready: the plan ends here", result.stderr)
+        return result
+
+    def check_small_model(self, engine):
+        result = self.plan_small_model(engine, "small", 2048)
         self.assertRegex(result.stderr, r"memprof: [\d ]+ tokens of KV cache: [\d ]+ requests of 2 048\n")
         servers = [harness.answer("report", one).get("server") for one in self.folder.glob("*.mp")]
         server, = [one for one in servers if one and one["ready"]]

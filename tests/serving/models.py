@@ -83,6 +83,7 @@ MODELS = {
     "qwen2.5-7b-w8a8": qwen25(3584, 18944, 28, 28, 4, **INT8),
     "qwen2.5-72b": qwen25(8192, 29568, 80, 64, 8),
     "qwen3-8b": qwen3(4096, 12288, 36, 32),
+    "qwen3-8b-fp8": qwen3(4096, 12288, 36, 32, quantization_config=dict(FP8_BLOCKS, modules_to_not_convert=["lm_head"])),
     "qwen3-8b-w4a16": qwen3(4096, 12288, 36, 32, **W4A16),
     "qwen3-8b-awq": qwen3(4096, 12288, 36, 32, dtype="float16", **AWQ),
     "qwen3-0.6b": qwen3(1024, 3072, 28, 16, tie_word_embeddings=True),
@@ -113,6 +114,10 @@ MODELS = {
     "phi-2": model("PhiForCausalLM", "phi", 51200, 2560, 10240, 32, 32, 32, 2048, hidden_act="gelu_new",
                    layer_norm_eps=1e-5, rope_theta=10000.0, partial_rotary_factor=0.4, qk_layernorm=False,
                    bos_token_id=50256, eos_token_id=50256, dtype="float16"),
+    "small-hybrid": model("Gemma3ForCausalLM", "gemma3_text", 32000, 1024, 2816, 7, 4, 1, 32768, head_dim=256,
+                          sliding_window=512, sliding_window_pattern=6, query_pre_attn_scalar=256, rms_norm_eps=1e-6,
+                          rope_theta=1e6, rope_local_base_freq=10000.0, hidden_activation="gelu_pytorch_tanh",
+                          tie_word_embeddings=True, bos_token_id=2, eos_token_id=1, pad_token_id=0),
     "small": model("LlamaForCausalLM", "llama", 32000, 1024, 2816, 2, 8, 4, 4096, head_dim=128, hidden_act="silu",
                    rms_norm_eps=1e-5, rope_theta=10000.0, attention_bias=False, bos_token_id=1, eos_token_id=2),
 }
