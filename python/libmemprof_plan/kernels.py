@@ -50,10 +50,21 @@ class Module:
     def __getattr__(self, name):
         if name.startswith("__"):
             raise AttributeError(name)
-        return self._plan if name == "plan" else self._launch
+        return Function(lambda *_, **__: [0]) if name == "plan" else Function(self._launch)
 
     def __getitem__(self, name):
-        return self._launch
+        return Function(self._launch)
 
-    def _plan(self, *arguments, **named):
-        return [0]
+
+class Function:
+    """FlashInfer 0.3 calls its functions as operators of PyTorch: function.default(...)."""
+
+    def __init__(self, call):
+        self._call = call
+
+    def __call__(self, *arguments, **named):
+        return self._call(*arguments, **named)
+
+    @property
+    def default(self):
+        return self

@@ -6,7 +6,8 @@
 
 LOGS.tsv is `vllm-h100-v0.19.0.tsv` in $MEMPROF_TEST_DATA: numbers that llm-d-incubation/llm-d-planner read from its
 runs with vLLM 0.19.0 on H100s, --gpu-memory-utilization 0.95. It may also be others.tsv or sglang.tsv next to this
-file, whose rows name engine, device, model and settings. A row takes 40 to 120 seconds of a core. memprof is found on
+file, whose rows name engine, device, model and settings. If a row says `compiled`, the real server found its compiled
+code in vLLM's cache, and the row is planned twice: compiling takes memory during the profile run. A row takes 40 to 120 seconds of a core. memprof is found on
 PATH, and python3 must have that engine: `tools/cuda-torch --engine vllm==0.19.0 tests/serving/bench.py ...`.
 """
 
@@ -115,9 +116,11 @@ def plan(log, folder):
                folder + "/run.mp", "--force", "--", "python3", os.path.join(HERE, "engine.py"), engine, path,
                json.dumps(settings)]
     begun = time.time()
-    with open(said, "w") as file:
-        status = subprocess.run(command, stdout=file, stderr=file, env=dict(os.environ, VLLM_LOGGING_LEVEL="DEBUG"),
-                                timeout=3600).returncode
+    for _ in range(2 if log.get("compiled") else 1):
+        with open(said, "w") as file:
+            status = subprocess.run(command, stdout=file, stderr=file, timeout=3600, env=dict(
+                os.environ, VLLM_LOGGING_LEVEL="DEBUG", VLLM_CACHE_ROOT=folder + "/cache",
+                TORCHINDUCTOR_CACHE_DIR=folder + "/cache/inductor")).returncode
     text = open(said).read()
     result = {"row": log["run"], "status": status, "seconds": round(time.time() - begun, 1)}
     for measure, pattern in SAYS[engine].items():

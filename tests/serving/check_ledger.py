@@ -274,7 +274,7 @@ class OfSGLang(harness.TestCase):
                    "device.take(1); torch.zeros = lambda *_, **__: device.torch.ones(1); "
                    "import deep_gemm; from flashinfer.jit.core import JitSpec; attention = JitSpec().build_and_load(); "
                    "assert attention.plan(5) is not None, 'FlashInfer runs only what it has a plan for'; "
-                   "print(attention.run(6), load_jit('norm').forward(1, eps=2), load_jit('norm')['forward'](3), deep_gemm.fp8_gemm_nt(4))")
+                   "assert attention.plan.default(5) is not None; print(attention.run.default(6), load_jit('norm').forward(1, eps=2), load_jit('norm')['forward'](3), deep_gemm.fp8_gemm_nt(4))")
         result = harness.memprof("plan", "-o", self.path, "--", PYTHON, "-c", program, HERE / "programs",
                                  cwd=self.folder)
         self.assertEqual(result.stdout, "None None None None\n", result.stderr)
