@@ -707,7 +707,7 @@ static const char *run(struct attached *a, const struct mp_stop *stop, struct mp
                 *how = mp_process_end_describe(wait_status, text, room);
             return text;
         }
-        if (set[1].revents || (a->options->for_ns && now - begun >= a->options->for_ns) || a->recording->failed)
+        if (set[1].revents || (a->options->for_ns && now - begun >= a->options->for_ns) || a->recording->file.failed)
             return MP_STILL_RUNNING " when memprof detached";
         if (now - looked < LOOK_NS) continue;
         looked = now;

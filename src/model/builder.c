@@ -940,7 +940,7 @@ static void copy_start(struct mp_model *model, const struct mp_recording_start *
     model->start.spool = own_text(model, from->spool);
     char sample[16], host[16], job[4];
     mp_setting(job, sizeof job, from->configuration, MP_JOB_KEY);
-    model->is_job = *job;
+    model->file.is_job = *job;
     mp_setting(sample, sizeof sample, from->configuration, MP_SAMPLE_KEY);
     model->sample_bytes = strtoul(sample, NULL, 10) & UINT32_MAX;
     mp_setting(host, sizeof host, from->configuration, MP_HOST_KEY);

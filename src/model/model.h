@@ -150,6 +150,7 @@ struct mp_model_file {
     } chunks[MP_CHUNK_KINDS]; /* what the file contains, by kind of chunk */
     const char *format;       /* "mp", later "pytorch", "kineto" */
     struct mp_damage damage;
+    bool is_job;      /* the file's start says so */
     uint64_t put_in;  /* number of frees that the program's own count of events lacks: see missed_frees */
     uint64_t part_of; /* number of all events, if the file has only a part (leaks --pid); else 0 */
 };
@@ -190,7 +191,6 @@ struct mp_model {
                               * blocks are recorded */
     uint64_t host_bytes;     /* mean bytes between two samples of the layer malloc, which is always sampled */
     struct mp_model_job job; /* empty if this is a recording */
-    bool is_job;             /* the file's start says so */
     struct mp_coverage coverage;
     struct mp_exit how;
     MP_VEC(uint8_t)
@@ -237,7 +237,7 @@ static inline uint32_t mp_model_freed_at(const struct mp_model *model, uint32_t 
 #define MP_JOB_KEY "job" /* key in the configuration of such a file */
 static inline bool mp_model_is_job(const struct mp_model *model)
 {
-    return model->is_job;
+    return model->file.is_job;
 }
 
 /* The text of a string id; "" for id 0. */

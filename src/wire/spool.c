@@ -56,5 +56,5 @@ bool mp_spool_attended(const struct mp_spool_header *header)
     uint32_t value = atomic_load_explicit(&header->collector, memory_order_relaxed);
     return (value & FUTEX_TID_MASK) && !(value & FUTEX_OWNER_DIED) &&
            !atomic_load_explicit(&header->collector_left, memory_order_relaxed) &&
-           !atomic_load_explicit(&header->file_failed, memory_order_relaxed);
+           !atomic_load_explicit(&header->written.failed, memory_order_relaxed);
 }

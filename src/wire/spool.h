@@ -164,19 +164,27 @@ struct mp_spool_look {
     _Atomic uint32_t budget_ms; /* the most time that the look may take; MP_HOLDERS_SHORT: short if time is short */
 };
 
+/* The file that the collector writes. */
+struct mp_spool_written {
+    char file[MP_SPOOL_TEXT]; /* path of the file in writing, set before it is made; "": none yet */
+    _Atomic uint32_t failed;  /* 1: writing the file failed, and the rings are not emptied any more */
+    char why[MP_SPOOL_NOTE_TEXT];
+    uint64_t full_before; /* events dropped because rings were full, before the file failed */
+};
+
 /* What the recorder could not record, and why. */
 struct mp_spool_losses {
-    _Atomic uint64_t dropped_no_ring;        /* events of threads for which no ring was free */
-    _Atomic uint64_t dropped_no_track;       /* the table of tracks is full */
-    _Atomic uint64_t dropped_no_memory;      /* events of threads without memory for their data or their ring */
-    _Atomic uint64_t dropped_inside;         /* events that came during a hook of their thread, or during its attach */
-    _Atomic uint64_t dropped_unattached;     /* events before the system had a descriptor or memory for attaching */
-    _Atomic uint64_t dropped_refused;        /* 1: the system refused a call, and recording ended with this event */
-    _Atomic uint64_t left_hooks;             /* hooks that the program left by a jump; the event of each is lost */
+    _Atomic uint64_t dropped_no_ring;    /* events of threads for which no ring was free */
+    _Atomic uint64_t dropped_no_track;   /* the table of tracks is full */
+    _Atomic uint64_t dropped_no_memory;  /* events of threads without memory for their data or their ring */
+    _Atomic uint64_t dropped_inside;     /* events that came during a hook of their thread, or during its attach */
+    _Atomic uint64_t dropped_unattached; /* events before the system had a descriptor or memory for attaching */
+    _Atomic uint64_t dropped_refused;    /* 1: the system refused a call, and recording ended with this event */
+    _Atomic uint64_t left_hooks;         /* hooks that the program left by a jump; the event of each is lost */
     _Atomic uint64_t truncated_stacks, unmatched_stacks, lost_stacks; /* lost: no room in the tables */
-    _Atomic uint64_t doubtful_calls;     /* events that may have begun another call of the function of --step-at */
-    _Atomic uint64_t lost_strings;       /* names for which the tables had no room */
-    _Atomic uint64_t without_lock;       /* stacks, names and driver blocks left out since a lock could not be taken */
+    _Atomic uint64_t doubtful_calls; /* events that may have begun another call of the function of --step-at */
+    _Atomic uint64_t lost_strings;   /* names for which the tables had no room */
+    _Atomic uint64_t without_lock;   /* stacks, names and driver blocks left out since a lock could not be taken */
 };
 
 struct mp_spool_header {
@@ -196,13 +204,10 @@ struct mp_spool_header {
     /* collector */
     _Atomic uint32_t collector; /* robust futex: the collector's thread while it lives. The kernel sets FUTEX_OWNER_DIED
                                  * when the collector dies in any way */
-    _Atomic uint32_t collector_left;  /* 1: the collector finished the file properly and will read nothing more */
-    _Atomic uint32_t file_failed;     /* 1: writing the file failed, and the rings are not emptied any more */
-    char failure[MP_SPOOL_NOTE_TEXT]; /* why */
-    uint64_t full_before;             /* events dropped because rings were full, before the file failed */
-    _Atomic uint32_t drained;         /* futex: changes whenever a tail has moved or space was committed */
+    _Atomic uint32_t collector_left; /* 1: the collector finished the file properly and will read nothing more */
+    struct mp_spool_written written;
+    _Atomic uint32_t drained; /* futex: changes whenever a tail has moved or space was committed */
     _Atomic uint32_t rings_committed;
-    char file[MP_SPOOL_TEXT];     /* path of the file in writing, set before it is made; "": none yet */
     _Atomic uint64_t unsound;     /* impossible records: something has overwritten them */
     _Atomic uint32_t cannot_grow; /* 1: no more space can be committed now; nobody should wait for it */
     struct mp_spool_answer answer;

@@ -12,11 +12,13 @@
 
 #define FIELDS_mp_model(V, N)                                                                                          \
     N(file)                                                                                                            \
-    N(start) N(owned) N(derived) N(strings) N(devices) N(tracks) N(threads) N(modules) N(frames) N(lines) N(stacks)    \
-        N(notes) N(noted) N(resizes) N(labels) N(holders) N(looks) N(uses) N(metadata) N(requests) N(samples)          \
-            N(segments) N(parts) N(calls) N(asides) N(events) N(blocks) N(sums) N(past) N(past_sites) V(sample_bytes)  \
-                V(host_bytes) N(job) V(is_job) N(coverage) N(how) N(skipped) V(facts) V(steps) V(duration_ns)
-#define FIELDS_mp_model_file(V, N)   V(bytes) N(chunks) V(format) N(damage) V(put_in) V(part_of)
+    N(start)                                                                                                           \
+    N(owned)                                                                                                           \
+    N(derived) N(strings) N(devices) N(tracks) N(threads) N(modules) N(frames) N(lines) N(stacks) N(notes) N(noted)    \
+        N(resizes) N(labels) N(holders) N(looks) N(uses) N(metadata) N(requests) N(samples) N(segments) N(parts)       \
+            N(calls) N(asides) N(events) N(blocks) N(sums) N(past) N(past_sites) V(sample_bytes) V(host_bytes) N(job)  \
+                N(coverage) N(how) N(skipped) V(facts) V(steps) V(duration_ns)
+#define FIELDS_mp_model_file(V, N)   V(bytes) N(chunks) V(format) N(damage) V(is_job) V(put_in) V(part_of)
 #define FIELDS_mp_model_events(V, N) V(count) V(time_ns) V(subject) V(thread) V(track) V(type)
 #define FIELDS_mp_model_blocks(V, N) V(count) MP_BLOCK_FIELDS(V) V(alloc_event) V(free_event) V(module) V(freed_at)
 #define FIELDS_mp_model_frame(V, N)  N(raw) V(first_line) V(line_count)
@@ -249,7 +251,7 @@ const char *whole_model_difference(const struct mp_model *got, const struct mp_m
         differ_rows(pair, "past", whole_mp_past(), &got->past, 1, &wanted->past, 1) || ROWS(mp_past_site, past_sites) ||
         differ(pair, "sample_bytes", got->sample_bytes, wanted->sample_bytes) ||
         differ(pair, "host_bytes", got->host_bytes, wanted->host_bytes) ||
-        differ(pair, "is_job", got->is_job, wanted->is_job) ||
+        differ(pair, "is_job", got->file.is_job, wanted->file.is_job) ||
         differ(pair, "part_of", got->file.part_of, wanted->file.part_of) ||
         differ(pair, "cut", got->file.damage.cut, wanted->file.damage.cut) ||
         differ(pair, "lost bytes", got->file.damage.lost_bytes, wanted->file.damage.lost_bytes) ||

@@ -7,6 +7,7 @@
 #include "analysis/categories/categories.h"
 #include "base/order.h"
 #include "base/utf8.h"
+#include "collect/recording/usual_roles.h"
 #include "model/stack.h"
 
 static void put_label(struct mp_buffer *out, const char *name, const char *text)

@@ -34,11 +34,11 @@ void mp_recording_memory(const struct mp_recording *recording, struct mp_recordi
                   ROOM(tables->device_keys) + ROOM(tables->threads) + ROOM(tables->lane_thread),
         .events = ROOM(recording->pending) + ROOM(recording->pending_live) + ROOM(recording->labels) +
                   ROOM(recording->holders) + ROOM(recording->operators.uses) + of_map(&recording->operators.last) +
-                  ROOM(recording->unkept_steps) + ROOM(recording->samples) + ROOM(recording->notes) +
+                  ROOM(recording->window.unkept_steps) + ROOM(recording->samples) + ROOM(recording->notes) +
                   ROOM(recording->state.open) + ROOM(recording->state.reserved) +
                   of_map(&recording->usual_roles.by_kind) + ROOM(recording->lives.ended) +
                   ROOM(recording->lives.begun_ns) + mp_history_bytes(&recording->history),
-        .file = recording->writer ? mp_writer_memory(recording->writer) : 0,
+        .file = recording->file.writer ? mp_writer_memory(recording->file.writer) : 0,
     };
 }
 
@@ -55,13 +55,14 @@ uint64_t mp_recording_time(const struct mp_recording *recording, uint64_t monoto
 
 bool mp_recording_check(struct mp_recording *recording, enum mp_status status, const struct mp_error *error)
 {
-    if (status && !recording->failed) {
-        recording->failed = status;
-        recording->failure = *error;
+    if (status && !recording->file.failed) {
+        recording->file.failed = status;
+        recording->file.failure = *error;
         struct mp_spool_header *spool = recording->spool.header;
-        snprintf(spool->failure, sizeof spool->failure, "%.*s", (int)sizeof spool->failure - 1, error->text);
-        spool->full_before = mp_recording_ring_full(spool);
-        atomic_store(&spool->file_failed, 1); /* from now on hooks drop events if a ring is full */
+        snprintf(spool->written.why, sizeof spool->written.why, "%.*s", (int)sizeof spool->written.why - 1,
+                 error->text);
+        spool->written.full_before = mp_recording_ring_full(spool);
+        atomic_store(&spool->written.failed, 1); /* from now on hooks drop events if a ring is full */
     }
     return !status;
 }
@@ -98,5 +99,6 @@ uint64_t mp_recording_ring_full(const struct mp_spool_header *spool)
 
 bool mp_recording_lacks_names(const struct mp_spool_header *spool)
 {
-    return atomic_load(&spool->losses.lost_stacks) || atomic_load(&spool->losses.lost_strings) || atomic_load(&spool->losses.without_lock);
+    return atomic_load(&spool->losses.lost_stacks) || atomic_load(&spool->losses.lost_strings) ||
+           atomic_load(&spool->losses.without_lock);
 }

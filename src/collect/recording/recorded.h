@@ -90,6 +90,49 @@ struct mp_operator_log {
 
 #define MP_STEP_FUNCTIONS_TEXT 512 /* bytes of the sentence about the function of --step-at */
 
+/* The file that a recording writes. */
+struct mp_recording_file {
+    mp_recording_name *name;
+    void *name_context;
+    struct mp_writer *writer; /* NULL until there is something to write */
+    char *path;               /* the file's path, owned; NULL until there is a file */
+    enum mp_status failed;    /* writing the file has failed; see failure */
+    struct mp_error failure;
+};
+
+/* What out-of-memory errors and the program asked for. */
+struct mp_recording_ooms {
+    MP_VEC(struct mp_snapshot_request) requests;
+    MP_VEC(struct mp_refusal)
+    refusals; /* refusals by the driver for which it is not known yet whether PyTorch survives
+               * them */
+    unsigned looked_at;
+    uint64_t last_ns;        /* the last out-of-memory with a snapshot */
+    bool passed_over;        /* the latest out-of-memory got no snapshot */
+    uint64_t passed_over_ns; /* time of that out-of-memory */
+};
+
+/* The process's pages, as last sampled. */
+struct mp_recording_pages {
+    uint64_t resident_bytes, shared_bytes, own_shared_bytes;
+    uint64_t next_mapped_ns, mapped_bytes, mapped_pages;
+    /* For a worker: the most bytes of pages that it shared with its parent, and the most that it has copied of
+     * these. */
+    uint64_t last_private_ns, inherited_bytes, copied_bytes;
+};
+
+/* When events go to the file. */
+struct mp_recording_window {
+    MP_VEC(struct mp_event)
+    unkept_steps;                       /* steps that began while the window was closed, not written yet */
+    uint64_t steps_unseen;              /* steps that began before the file's first window */
+    bool is_open;                       /* true: events go to the file; false: only the state is kept up to date */
+    const struct mp_schedule *schedule; /* not owned; NULL: only the program opens and closes the window */
+    struct mp_schedule_state state;
+    struct mp_schedule_position position_before; /* position before the record that is being taken */
+    unsigned mark;                               /* index of the spool's mark (of two) that was written last */
+};
+
 struct mp_recording {
     struct mp_spool_file spool;     /* owned; its header identifies the process */
     struct mp_record_config config; /* from the spool's configuration */
@@ -101,12 +144,10 @@ struct mp_recording {
     char root[64];              /* /proc/PID/root: the root of the process's paths, while it runs */
     bool shares_root;           /* at the last check, this root was memprof's own, too */
 
-    mp_recording_name *name;
-    void *name_context;
-    struct mp_writer *writer; /* NULL until there is something to write */
-    char *path;               /* the file's path, owned; NULL until there is a file */
-    enum mp_status failed;    /* writing the file has failed; see failure */
-    struct mp_error failure;
+    struct mp_recording_file file;
+    struct mp_recording_ooms ooms;
+    struct mp_recording_window window;
+    struct mp_recording_pages pages;
 
     MP_VEC(struct mp_event) pending;        /* events taken and not yet written */
     MP_VEC(uint64_t) pending_live;          /* live bytes per track before the first pending event */
@@ -117,44 +158,23 @@ struct mp_recording {
     struct mp_history history;
     uint32_t ends_early;      /* string id of the reason; 0: does not end early */
     uint32_t lacks_processes; /* likewise */
-    MP_VEC(struct mp_snapshot_request) requests;
-    MP_VEC(struct mp_event)
-    unkept_steps; /* steps that began while the window was closed, not written yet */
-    MP_VEC(struct mp_refusal)
-    refusals; /* refusals by the driver for which it is not known yet whether PyTorch survives
-               * them */
-    unsigned ooms_looked_at;
-    uint64_t last_oom_ns;        /* the last out-of-memory with a snapshot */
-    bool oom_passed_over;        /* the latest out-of-memory got no snapshot */
-    uint64_t oom_passed_over_ns; /* time of that out-of-memory */
     MP_VEC(struct mp_sample) samples;
     MP_VEC(uint32_t) notes; /* notes of the file, as string ids */
     uint64_t notes_read;
     struct mp_bound bound;
     uint64_t id; /* the spool's number when this recording began */
     uint64_t events, events_since_base, last_write_ns, first_sample_ns, last_sample_ns;
-    uint64_t resident_bytes, shared_bytes, own_shared_bytes; /* last sampled */
-    /* For a worker: the most bytes of pages that it shared with its parent, and the most that it has copied of
-     * these. */
-    uint64_t next_mapped_ns, mapped_bytes, mapped_pages;
-    uint64_t last_private_ns, inherited_bytes, copied_bytes;
     struct mp_device_samples devices;
     char step_at[MP_STEP_AT_ROOM]; /* the function of --step-at, whose calls the recorder marks; "": none */
     struct mp_lives lives;         /* blocks that outlived a step */
     struct mp_usual_roles usual_roles;
-    uint64_t steps_unseen;              /* steps that began before the file's first window */
-    bool window_open;                   /* true: events go to the file; false: only the state is kept up to date */
-    const struct mp_schedule *schedule; /* not owned; NULL: only the program opens and closes the window */
-    struct mp_schedule_state schedule_state;
-    struct mp_schedule_position position_before; /* position before the record that is being taken */
-    unsigned schedule_mark;                      /* index of the spool's mark (of two) that was written last */
-    bool ended;                                  /* the process has ended */
-    int may_not_write;                           /* errno if the ended process itself had no right to make its files */
-    bool under_rank;                             /* as in struct mp_recording_summary; the collector sets it at the
-                                                  * end */
-    struct mp_member group;                      /* the member in its process group; nothing known: it joined none */
-    struct mp_exit how;                          /* how the process ended; when a file is read back: the end that it
-                                                  * gives */
+    bool ended;             /* the process has ended */
+    int may_not_write;      /* errno if the ended process itself had no right to make its files */
+    bool under_rank;        /* as in struct mp_recording_summary; the collector sets it at the
+                             * end */
+    struct mp_member group; /* the member in its process group; nothing known: it joined none */
+    struct mp_exit how;     /* how the process ended; when a file is read back: the end that it
+                             * gives */
     char how_text[96];
 };
 

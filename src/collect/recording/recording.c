@@ -50,11 +50,11 @@ struct mp_recording *mp_recording_new(struct mp_spool_file *spool, bool symbols,
     mp_setting(recording->step_at, sizeof recording->step_at, configuration, "step_at");
     mp_record_config_defaults(&recording->config);
     mp_record_config_parse(configuration, &recording->config);
-    recording->window_open = !recording->config.paused;
+    recording->window.is_open = !recording->config.paused;
     recording->state.ledger.paused = recording->config.paused;
     recording->bound.max_events = recording->config.max_events;
-    recording->name = name;
-    recording->name_context = name_context;
+    recording->file.name = name;
+    recording->file.name_context = name_context;
     recording->pid = recording->spool.header->pid;
     snprintf(recording->root, sizeof recording->root, "/proc/%u/root", recording->pid);
     (void)mp_recording_look_at_root(recording);
@@ -64,8 +64,8 @@ struct mp_recording *mp_recording_new(struct mp_spool_file *spool, bool symbols,
 void mp_recording_schedule(struct mp_recording *recording, const struct mp_schedule *schedule)
 {
     struct mp_spool_header *spool = recording->spool.header;
-    recording->schedule = schedule;
-    recording->window_open = false;
+    recording->window.schedule = schedule;
+    recording->window.is_open = false;
     recording->state.ledger.paused = true;
     if (!mp_schedule_format(schedule, spool->schedule, sizeof spool->schedule)) *spool->schedule = '\0';
 }
@@ -76,8 +76,8 @@ const struct mp_schedule_position *mp_recording_resume(struct mp_recording *reco
     uint64_t taken = mp_drain_taken(&recording->drain), first = atomic_load(&spool->schedule_marks[0].taken),
              second = atomic_load(&spool->schedule_marks[1].taken);
     bool is_second = second <= taken && (first > taken || second > first);
-    recording->schedule_state.position = spool->schedule_marks[is_second].position;
-    return &recording->schedule_state.position;
+    recording->window.state.position = spool->schedule_marks[is_second].position;
+    return &recording->window.state.position;
 }
 
 void mp_recording_ends_early(struct mp_recording *recording, const char *why)
@@ -108,8 +108,8 @@ static void sample_copied(struct mp_recording *recording, uint64_t now)
 {
     char path[64], line[128];
     unsigned long long kib = 0;
-    if (!*recording->spool.header->member.role || now - recording->last_private_ns < PRIVATE_EVERY_NS) return;
-    recording->last_private_ns = now;
+    if (!*recording->spool.header->member.role || now - recording->pages.last_private_ns < PRIVATE_EVERY_NS) return;
+    recording->pages.last_private_ns = now;
     snprintf(path, sizeof path, "/proc/%u/smaps_rollup", recording->pid);
     FILE *file = fopen(path, "re");
     bool found = false;
@@ -118,9 +118,9 @@ static void sample_copied(struct mp_recording *recording, uint64_t now)
     if (file) fclose(file);
     if (!found) return;
     uint64_t inherited = (uint64_t)kib << 10;
-    if (inherited > recording->inherited_bytes) recording->inherited_bytes = inherited;
-    uint64_t copied = recording->inherited_bytes - inherited;
-    if (copied > recording->copied_bytes) recording->copied_bytes = copied;
+    if (inherited > recording->pages.inherited_bytes) recording->pages.inherited_bytes = inherited;
+    uint64_t copied = recording->pages.inherited_bytes - inherited;
+    if (copied > recording->pages.copied_bytes) recording->pages.copied_bytes = copied;
 }
 
 /* Shared memory of the process that is no file's, less what the recorder has of it: the program's own. */
@@ -136,8 +136,8 @@ static void sample_own_shared(struct mp_recording *recording, uint64_t now)
     if (file) fclose(file);
     if (fstat(recording->spool.fd, &spool)) return;
     uint64_t all = (uint64_t)kib << 10, ours = (uint64_t)spool.st_blocks * 512;
-    if (all > ours || recording->own_shared_bytes)
-        sample_one(recording, "cpu/shared/own", now, all > ours ? all - ours : 0, &recording->own_shared_bytes);
+    if (all > ours || recording->pages.own_shared_bytes)
+        sample_one(recording, "cpu/shared/own", now, all > ours ? all - ours : 0, &recording->pages.own_shared_bytes);
 }
 
 /* Bytes of files that the process has mapped to write them for all, from /proc/PID/maps. The kernel may write such
@@ -149,9 +149,10 @@ static void sample_mapped(struct mp_recording *recording, uint64_t now, uint64_t
     size_t room = 0;
     uint64_t all = 0;
     struct stat spool;
-    if (pages == recording->mapped_pages || now < recording->next_mapped_ns || fstat(recording->spool.fd, &spool))
+    if (pages == recording->pages.mapped_pages || now < recording->pages.next_mapped_ns ||
+        fstat(recording->spool.fd, &spool))
         return;
-    recording->mapped_pages = pages;
+    recording->pages.mapped_pages = pages;
     snprintf(path, sizeof path, "/proc/%u/maps", recording->pid);
     FILE *file = fopen(path, "re");
     while (file && getline(&line, &room, file) >= 0) {
@@ -166,8 +167,8 @@ static void sample_mapped(struct mp_recording *recording, uint64_t now, uint64_t
     }
     free(line);
     if (file) fclose(file);
-    sample_one(recording, "cpu/mapped", now, all, &recording->mapped_bytes);
-    recording->next_mapped_ns = now + 20 * (mp_clock_monotonic_ns() - now);
+    sample_one(recording, "cpu/mapped", now, all, &recording->pages.mapped_bytes);
+    recording->pages.next_mapped_ns = now + 20 * (mp_clock_monotonic_ns() - now);
 }
 
 /* Resident and shared memory of the process, from /proc/PID/statm (pages). */
@@ -188,8 +189,8 @@ static void sample_memory(struct mp_recording *recording)
     text[length] = '\0';
     if (sscanf(text, "%llu %llu %llu", &pages, &resident, &shared) != 3 || !resident) return;
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-    sample_one(recording, "cpu/resident", now, resident * page, &recording->resident_bytes);
-    sample_one(recording, "cpu/shared", now, shared * page, &recording->shared_bytes);
+    sample_one(recording, "cpu/resident", now, resident * page, &recording->pages.resident_bytes);
+    sample_one(recording, "cpu/shared", now, shared * page, &recording->pages.shared_bytes);
     sample_own_shared(recording, now);
     sample_mapped(recording, now, pages);
     sample_copied(recording, now);
@@ -208,26 +209,26 @@ static void read_notes(struct mp_recording *recording)
 
 bool mp_recording_round(struct mp_recording *recording, bool process_ended)
 {
-    if (recording->failed) return false;
+    if (recording->file.failed) return false;
     struct mp_spool_header *spool = recording->spool.header;
     atomic_store(&spool->rung, 0);
     if (!process_ended) {
         if (mp_spool_file_grow(&recording->spool)) mp_spool_file_wake(&recording->spool);
-        if (recording->writer) sample_memory(recording); /* without a file, samples would only accumulate */
+        if (recording->file.writer) sample_memory(recording); /* without a file, samples would only accumulate */
     }
     mp_device_samples_round(recording);
     bool pressing = mp_drain_is_pressing(spool);
     mp_drain_take(&recording->drain, spool, process_ended, mp_recording_take, recording);
     struct mp_error error;
     if (process_ended) mp_recording_check(recording, mp_recording_look_at_last_ooms(recording, &error), &error);
-    if (recording->failed) return false;
+    if (recording->file.failed) return false;
     read_notes(recording);
-    bool first = recording->pending.count && !recording->writer;
+    bool first = recording->pending.count && !recording->file.writer;
     bool late = mp_clock_monotonic_ns() - recording->last_write_ns >= WRITE_AFTER_NS;
     bool something =
         recording->pending.count ||
-        (recording->writer && (recording->samples.count || recording->labels.count || recording->holders.count ||
-                               recording->operators.uses.count || recording->history.requests.count));
+        (recording->file.writer && (recording->samples.count || recording->labels.count || recording->holders.count ||
+                                    recording->operators.uses.count || recording->history.requests.count));
     if (!(pressing || process_ended || first || (late && something))) return true;
     return mp_recording_check(recording, mp_recording_write(recording, false, &error), &error);
 }
@@ -247,8 +248,8 @@ void mp_recording_summarise(struct mp_recording *recording, struct mp_recording_
     mp_recording_step_functions(recording, summary->functions, sizeof summary->functions);
     summary->sample_bytes = recording->config.sample_bytes;
     summary->attached = recording->config.attached;
-    summary->scheduled = recording->schedule != NULL;
-    summary->copied_bytes = recording->copied_bytes;
+    summary->scheduled = recording->window.schedule != NULL;
+    summary->copied_bytes = recording->pages.copied_bytes;
     summary->ends_early = recording->ends_early != 0;
     summary->lacks_processes = recording->lacks_processes != 0;
     summary->pid = recording->pid;
@@ -258,7 +259,7 @@ void mp_recording_summarise(struct mp_recording *recording, struct mp_recording_
     summary->how = recording->how;
     memcpy(summary->how_text, recording->how_text, sizeof summary->how_text);
     mp_program_name(recording->spool.header->command, sizeof recording->spool.header->command, summary->program);
-    summary->ooms = recording->last_oom_ns || recording->refusals.count || recording->oom_passed_over;
+    summary->ooms = recording->ooms.last_ns || recording->ooms.refusals.count || recording->ooms.passed_over;
     for (size_t i = 0; i < recording->state.ledger.tracks.count; i++) {
         const struct mp_ledger_track *track = &recording->state.ledger.tracks.at[i];
         size_t length;
@@ -313,7 +314,7 @@ static void write_end(struct mp_recording *recording)
     struct mp_error error;
     /* Blocks that lived only after the window are not in the file. So the time since then is written as a single
      * step. */
-    if (recording->unkept_steps.count) recording->unkept_steps.count = 1;
+    if (recording->window.unkept_steps.count) recording->window.unkept_steps.count = 1;
     enum mp_status status = mp_recording_write_gap(recording, 0, &error);
     if (!status) status = mp_recording_write(recording, true, &error);
     mp_recording_check(recording, status, &error);
@@ -326,10 +327,10 @@ void mp_recording_end(struct mp_recording *recording, struct mp_exit how, const 
     recording->how.time_ns = mp_recording_time(recording, mp_clock_monotonic_ns());
     snprintf(recording->how_text, sizeof recording->how_text, "%s", text);
     char copied[MP_UNIT_TEXT], note[160];
-    snprintf(note, sizeof note, "%s" MP_COPIED_NOTE, mp_format_bytes(copied, recording->copied_bytes));
-    if (recording->copied_bytes >= MP_COPIED_MIN) mp_recording_note(recording, note);
+    snprintf(note, sizeof note, "%s" MP_COPIED_NOTE, mp_format_bytes(copied, recording->pages.copied_bytes));
+    if (recording->pages.copied_bytes >= MP_COPIED_MIN) mp_recording_note(recording, note);
     mp_recording_round(recording, true);
-    if (!recording->window_open && recording->writer && !recording->failed) write_end(recording);
+    if (!recording->window.is_open && recording->file.writer && !recording->file.failed) write_end(recording);
     /* A process that still has this spool mapped need no longer wait for us. */
     atomic_store(&recording->spool.header->collector_left, 1);
     mp_spool_file_wake(&recording->spool);
@@ -347,25 +348,26 @@ void mp_recording_finish(struct mp_recording *recording, struct mp_recording_sum
     struct mp_error error;
     struct mp_recording_memory memory;
     mp_recording_memory(recording, &memory);
-    bool replaced = recording->writer && recording->path && mp_writer_is_replaced(recording->writer, recording->path);
-    if (recording->writer && !recording->failed) {
+    bool replaced = recording->file.writer && recording->file.path &&
+                    mp_writer_is_replaced(recording->file.writer, recording->file.path);
+    if (recording->file.writer && !recording->file.failed) {
         enum mp_status status = mp_recording_bound_end(recording, &error);
         if (!status) status = mp_recording_write_end(recording, &error);
         mp_recording_check(recording, status, &error);
         summary->duration_ns = recording->how.time_ns;
     }
     struct stat facts;
-    if (recording->path && stat(recording->path, &facts) == 0) {
+    if (recording->file.path && stat(recording->file.path, &facts) == 0) {
         summary->file_bytes = (uint64_t)facts.st_size;
         summary->device = facts.st_dev;
         summary->inode = facts.st_ino;
     }
     mp_recording_summarise(recording, summary);
     summary->memory = memory;
-    summary->path = recording->path;
-    recording->path = NULL;
-    summary->failed = recording->failed;
-    summary->failure = recording->failure;
+    summary->path = recording->file.path;
+    recording->file.path = NULL;
+    summary->failed = recording->file.failed;
+    summary->failure = recording->file.failure;
     summary->replaced = replaced;
     if (replaced)
         summary->failed = mp_fail(&summary->failure, MP_IO, "another program has put a file of its own in its place");
@@ -375,7 +377,7 @@ void mp_recording_free(struct mp_recording *recording, bool remove_spool)
 {
     if (!recording) return;
     mp_recording_bound_free(recording);
-    mp_writer_abandon(recording->writer);
+    mp_writer_abandon(recording->file.writer);
     if (recording->symbols) mp_symbols_close(recording->symbols);
     if (recording->spool.header) {
         atomic_store(&recording->spool.header->collector_left, 1);
@@ -395,11 +397,11 @@ void mp_recording_free(struct mp_recording *recording, bool remove_spool)
     mp_vec_free(&recording->operators.uses);
     mp_map_free(&recording->operators.last);
     mp_history_free(&recording->history);
-    mp_vec_free(&recording->requests);
-    mp_vec_free(&recording->refusals);
-    mp_vec_free(&recording->unkept_steps);
+    mp_vec_free(&recording->ooms.requests);
+    mp_vec_free(&recording->ooms.refusals);
+    mp_vec_free(&recording->window.unkept_steps);
     mp_vec_free(&recording->samples);
     mp_vec_free(&recording->notes);
-    free(recording->path);
+    free(recording->file.path);
     free(recording);
 }

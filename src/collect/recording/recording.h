@@ -74,7 +74,7 @@ struct mp_recording *mp_recording_new(struct mp_spool_file *spool, bool symbols,
                                       void *name_context, struct mp_error *error);
 
 /* One round: gives the spool space, takes new records and answers questions. It also samples the process's memory, and
- * writes the file when due. False if the file can no longer be written (recording->failure). */
+ * writes the file when due. False if the file can no longer be written (recording->file.failure). */
 bool mp_recording_round(struct mp_recording *recording, bool process_ended);
 
 /* Call it when the process has ended: takes everything left in the spool. `how` has the end without text and time;

@@ -58,12 +58,12 @@ static enum mp_status begin_fold(struct mp_recording *recording, bool here, stru
     job->fd = job->new_fd = -1;
     job->events = bound->file_events;
     job->keep = bound->max_events;
-    enum mp_status status = mp_writer_written(recording->writer, &job->from, error);
+    enum mp_status status = mp_writer_written(recording->file.writer, &job->from, error);
     struct stat facts = {0};
     if (!status) fstat(job->from.fd, &facts);
     const struct mp_new_file_rule rule = {
         .way = MP_NEW_FILE_OWN, .own_device = facts.st_dev, .own_inode = facts.st_ino, .nameless = true};
-    if (!status) status = mp_new_file_open(recording->path, &rule, &job->file, error);
+    if (!status) status = mp_new_file_open(recording->file.path, &rule, &job->file, error);
     if (!status) {
         job->new_fd = job->file.fd;
         job->fd = job->file.fd = fcntl(job->new_fd, F_DUPFD_CLOEXEC, 0);
@@ -91,13 +91,13 @@ static enum mp_status take_fold(struct mp_recording *recording, struct mp_error 
     job->has_thread = false;
     enum mp_status status = job->status;
     if (status) *error = job->error;
-    if (!status) status = mp_writer_written(recording->writer, &now, error);
+    if (!status) status = mp_writer_written(recording->file.writer, &now, error);
     if (!status) status = mp_writer_copy(job->folded.writer, &now, job->folded.next_offset, error);
     if (!status) status = mp_new_file_put(&job->file, error);
     free(now.chunks);
     if (!status) {
-        mp_writer_abandon(recording->writer);
-        recording->writer = job->folded.writer;
+        mp_writer_abandon(recording->file.writer);
+        recording->file.writer = job->folded.writer;
         job->folded.writer = NULL;
         bound->file_events = job->folded.events + bound->file_events - job->events;
     }
@@ -126,7 +126,7 @@ static enum mp_status go_on(struct mp_recording *recording, enum mp_status statu
 enum mp_status mp_recording_bound(struct mp_recording *recording, struct mp_error *error)
 {
     struct mp_bound *bound = &recording->bound;
-    if (!bound->max_events || !recording->writer) return MP_OK;
+    if (!bound->max_events || !recording->file.writer) return MP_OK;
     if (!bound->fold_at) bound->fold_at = bound->max_events + slack(bound);
     if (bound->job)
         return atomic_load(&bound->job->done) ? go_on(recording, take_fold(recording, error), error) : MP_OK;
@@ -139,7 +139,7 @@ enum mp_status mp_recording_bound_end(struct mp_recording *recording, struct mp_
 {
     struct mp_bound *bound = &recording->bound;
     enum mp_status status = MP_OK;
-    if (!bound->max_events || !recording->writer) return MP_OK;
+    if (!bound->max_events || !recording->file.writer) return MP_OK;
     if (bound->job) status = go_on(recording, take_fold(recording, error), error);
     if (status || bound->file_events <= bound->max_events) return status;
     status = begin_fold(recording, true, error);

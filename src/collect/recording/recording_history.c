@@ -60,7 +60,7 @@ enum mp_status mp_recording_write_requests(struct mp_recording *recording, struc
     struct mp_history *history = &recording->history;
     enum mp_status status = MP_OK;
     if (history->requests.count)
-        status = mp_writer_requests(recording->writer, history->requests.at, history->requests.count, error);
+        status = mp_writer_requests(recording->file.writer, history->requests.at, history->requests.count, error);
     history->requests.count = 0;
     return status;
 }
@@ -70,9 +70,9 @@ enum mp_status mp_recording_write_segments(struct mp_recording *recording, struc
     struct mp_history_held held = {0};
     enum mp_status status = mp_history_now(&recording->history, &recording->state.ledger, &held, error);
     if (!status && held.segments.count)
-        status = mp_writer_segments(recording->writer, held.segments.at, held.segments.count, error);
+        status = mp_writer_segments(recording->file.writer, held.segments.at, held.segments.count, error);
     if (!status && held.parts.count)
-        status = mp_writer_parts(recording->writer, held.parts.at, held.parts.count, error);
+        status = mp_writer_parts(recording->file.writer, held.parts.at, held.parts.count, error);
     mp_history_held_free(&held);
     return status;
 }

@@ -10,6 +10,7 @@
 #include "collect/recording/recorded.h"
 #include "collect/recording/recording_history.h"
 #include "collect/recording/recording_write.h"
+#include "collect/recording/usual_roles.h"
 
 static enum mp_status recording_take_birth(struct mp_recording *recording, const struct mp_record *record,
                                            const struct mp_event *event, struct mp_error *error);
@@ -87,7 +88,7 @@ static enum mp_status file_of(struct mp_recording *recording, uint32_t id, uint3
 static enum mp_status recording_take_holder(struct mp_recording *recording, const struct mp_record *record,
                                             const struct mp_event *event, struct mp_error *error)
 {
-    if (!recording->window_open) return MP_OK;
+    if (!recording->window.is_open) return MP_OK;
     struct mp_base_block *block = event->address ? block_at(recording, event->address, true) : NULL;
     if ((event->address && !block) || event->kind >= MP_HOLDER_KINDS) return MP_OK;
     if (!event->address && event->kind) { /* a number of the shim's census */
@@ -117,7 +118,8 @@ static enum mp_status recording_take_label(struct mp_recording *recording, const
         return mp_fail(error, MP_NO_MEMORY, "out of memory for labels");
     block->role = event->kind;
     block->label = event->name;
-    if (!recording->window_open) return MP_OK; /* the base that will be written when the window opens has the label */
+    if (!recording->window.is_open)
+        return MP_OK; /* the base that will be written when the window opens has the label */
     struct mp_label label = {
         .time_ns = event->time_ns, .block = block->block, .role = event->kind, .name = event->name};
     return mp_vec_push(&recording->labels, label) ? MP_OK : mp_fail(error, MP_NO_MEMORY, "out of memory for labels");
@@ -178,7 +180,8 @@ static bool is_known(struct mp_operator_log *log, const struct mp_block_use *use
 static enum mp_status recording_take_birth(struct mp_recording *recording, const struct mp_record *record,
                                            const struct mp_event *event, struct mp_error *error)
 {
-    struct mp_block_use use = {.time_ns = event->time_ns, .block = event->block, .module = event->name, .how = MP_USE_MADE};
+    struct mp_block_use use = {
+        .time_ns = event->time_ns, .block = event->block, .module = event->name, .how = MP_USE_MADE};
     if (!record->moment_ns || !recording_logs_operators(recording)) return MP_OK;
     enum mp_status status = string_of(recording, (uint32_t)record->moment_ns, &use.operator, error);
     if (!status) status = string_of(recording, (uint32_t)(record->moment_ns >> 32), &use.node, error);
@@ -226,7 +229,7 @@ static bool recording_logs_operators(const struct mp_recording *recording)
 {
     const struct mp_record_config *config = &recording->config;
     uint64_t step = mp_recording_public_step(recording, recording->state.ledger.steps);
-    return recording->window_open && config->operators &&
+    return recording->window.is_open && config->operators &&
            (!config->operators_to || (step >= config->operators_from && step <= config->operators_to));
 }
 
@@ -244,8 +247,8 @@ static bool recording_logs_operators(const struct mp_recording *recording)
 static enum mp_status ask_for_look(struct mp_recording *recording, uint64_t time_ns, struct mp_error *error)
 {
     struct mp_snapshot_request request = {.at_oom = true, .oom_ns = time_ns};
-    recording->oom_passed_over = false;
-    return mp_vec_push(&recording->requests, request) ? MP_OK : mp_fail(error, MP_NO_MEMORY, "out of memory");
+    recording->ooms.passed_over = false;
+    return mp_vec_push(&recording->ooms.requests, request) ? MP_OK : mp_fail(error, MP_NO_MEMORY, "out of memory");
 }
 
 /* A program that searches for a batch size runs out of memory often. Only the first few times get a file, and the last
@@ -253,13 +256,13 @@ static enum mp_status ask_for_look(struct mp_recording *recording, uint64_t time
 static enum mp_status look_at(struct mp_recording *recording, uint64_t time_ns, struct mp_error *error)
 {
     /* A refusal that was undecided for long may come here after later ones. */
-    uint64_t last = recording->last_oom_ns, apart = time_ns > last ? time_ns - last : last - time_ns;
-    bool soon = recording->ooms_looked_at && apart < OOM_APART_NS;
-    recording->oom_passed_over_ns = time_ns;
-    recording->oom_passed_over = soon || recording->ooms_looked_at == OOMS_LOOKED_AT;
-    if (recording->oom_passed_over) return MP_OK;
-    recording->ooms_looked_at++;
-    if (time_ns > last) recording->last_oom_ns = time_ns;
+    uint64_t last = recording->ooms.last_ns, apart = time_ns > last ? time_ns - last : last - time_ns;
+    bool soon = recording->ooms.looked_at && apart < OOM_APART_NS;
+    recording->ooms.passed_over_ns = time_ns;
+    recording->ooms.passed_over = soon || recording->ooms.looked_at == OOMS_LOOKED_AT;
+    if (recording->ooms.passed_over) return MP_OK;
+    recording->ooms.looked_at++;
+    if (time_ns > last) recording->ooms.last_ns = time_ns;
     return ask_for_look(recording, time_ns, error);
 }
 
@@ -302,14 +305,14 @@ static bool may_be_first(const struct mp_recording *recording, uint16_t track)
 
 static struct mp_refusal *refusal_of(struct mp_recording *recording, uint32_t thread)
 {
-    for (size_t i = 0; i < recording->refusals.count; i++)
-        if (recording->refusals.at[i].thread == thread) return &recording->refusals.at[i];
+    for (size_t i = 0; i < recording->ooms.refusals.count; i++)
+        if (recording->ooms.refusals.at[i].thread == thread) return &recording->ooms.refusals.at[i];
     return NULL;
 }
 
 static void forget_refusal(struct mp_recording *recording, struct mp_refusal *refusal)
 {
-    *refusal = recording->refusals.at[--recording->refusals.count];
+    *refusal = recording->ooms.refusals.at[--recording->ooms.refusals.count];
 }
 
 /* True if the track is of layer `layer` on the device that refused. */
@@ -342,7 +345,7 @@ static enum mp_status take_oom(struct mp_recording *recording, const struct mp_e
     if (status) return status;
     if (!undecided) return look_at(recording, event->time_ns, error);
     const struct mp_refusal refusal = {.thread = event->thread, .track = event->track, .time_ns = event->time_ns};
-    return mp_vec_push(&recording->refusals, refusal) ? MP_OK : mp_fail(error, MP_NO_MEMORY, "out of memory");
+    return mp_vec_push(&recording->ooms.refusals, refusal) ? MP_OK : mp_fail(error, MP_NO_MEMORY, "out of memory");
 }
 
 /* True for an event that PyTorch may cause between a refusal and its report. In this time PyTorch frees memory and asks
@@ -358,7 +361,7 @@ enum mp_status mp_recording_follow_oom(struct mp_recording *recording, const str
                                        struct mp_error *error)
 {
     if (event->type == MP_EVENT_OOM) return take_oom(recording, event, error);
-    struct mp_refusal *refusal = recording->refusals.count ? refusal_of(recording, event->thread) : NULL;
+    struct mp_refusal *refusal = recording->ooms.refusals.count ? refusal_of(recording, event->thread) : NULL;
     if (!refusal || event->type >= MP_EVENT_TYPES || may_be_retry(recording, refusal, event)) return MP_OK;
     bool gets =
         event->type == MP_EVENT_ALLOC && is_on_refusing_device(recording, refusal, event->track, MP_LAYER_TORCH);
@@ -368,11 +371,11 @@ enum mp_status mp_recording_follow_oom(struct mp_recording *recording, const str
 enum mp_status mp_recording_look_at_last_ooms(struct mp_recording *recording, struct mp_error *error)
 {
     enum mp_status status = MP_OK;
-    while (recording->refusals.count && !status)
-        status = look_at(recording, recording->refusals.at[--recording->refusals.count].time_ns, error);
+    while (recording->ooms.refusals.count && !status)
+        status = look_at(recording, recording->ooms.refusals.at[--recording->ooms.refusals.count].time_ns, error);
     bool ended_well = recording->how.known && !recording->how.by_signal && !recording->how.status;
-    if (!status && recording->oom_passed_over && !ended_well)
-        status = ask_for_look(recording, recording->oom_passed_over_ns, error);
+    if (!status && recording->ooms.passed_over && !ended_well)
+        status = ask_for_look(recording, recording->ooms.passed_over_ns, error);
     return status;
 }
 
@@ -380,7 +383,7 @@ enum mp_status mp_recording_look_at_last_ooms(struct mp_recording *recording, st
 
 static enum mp_status keep(struct mp_recording *recording, const struct mp_event *event, struct mp_error *error)
 {
-    if (!recording->window_open) return MP_OK;
+    if (!recording->window.is_open) return MP_OK;
     if (!mp_vec_push(&recording->pending, *event)) return mp_fail(error, MP_NO_MEMORY, "out of memory for events");
     recording->events++;
     recording->events_since_base++;
@@ -486,8 +489,8 @@ static enum mp_status write_reserved(struct mp_recording *recording, const struc
  * would lose it. */
 static struct mp_schedule_position step_back(struct mp_recording *recording, uint32_t ring)
 {
-    struct mp_schedule_position after = recording->schedule_state.position;
-    recording->schedule_state.position = recording->position_before;
+    struct mp_schedule_position after = recording->window.state.position;
+    recording->window.state.position = recording->window.position_before;
     --recording->drain.next[ring];
     return after;
 }
@@ -495,7 +498,7 @@ static struct mp_schedule_position step_back(struct mp_recording *recording, uin
 static void step_on(struct mp_recording *recording, uint32_t ring, struct mp_schedule_position after)
 {
     ++recording->drain.next[ring];
-    recording->schedule_state.position = after;
+    recording->window.state.position = after;
 }
 
 /* Opens the window: writes the frees of blocks that ended while it was closed, then a base of live blocks, then the
@@ -504,7 +507,7 @@ static enum mp_status open_window(struct mp_recording *recording, uint32_t ring,
                                   struct mp_error *error)
 {
     struct mp_schedule_position after = step_back(recording, ring);
-    if (!recording->writer) recording->steps_unseen = recording->position_before.steps;
+    if (!recording->file.writer) recording->window.steps_unseen = recording->window.position_before.steps;
     enum mp_status status = mp_recording_write_gap(recording, event->thread, error);
     if (!status) status = mp_recording_write(recording, true, error);
     step_on(recording, ring, after);
@@ -519,17 +522,17 @@ static enum mp_status take_window(struct mp_recording *recording, uint32_t ring,
                                   bool whole, struct mp_error *error)
 {
     bool opens = event->type == MP_EVENT_START;
-    if (opens == recording->window_open) return MP_OK;
+    if (opens == recording->window.is_open) return MP_OK;
     recording->state.window = *event;
     if (opens) return open_window(recording, ring, event, error);
     enum mp_status status = keep(recording, event, error);
-    struct mp_schedule_position after = recording->schedule_state.position;
+    struct mp_schedule_position after = recording->window.state.position;
     if (!whole) after = step_back(recording, ring);
     if (!status) status = mp_recording_write(recording, false, error);
     if (!whole) step_on(recording, ring, after);
     if (!status && !mp_recording_remember_live(recording))
         status = mp_fail(error, MP_NO_MEMORY, "out of memory for events");
-    recording->window_open = false;
+    recording->window.is_open = false;
     recording->state.ledger.paused = true;
     return status;
 }
@@ -548,7 +551,7 @@ static enum mp_status take_step(struct mp_recording *recording, const struct mp_
 static enum mp_status request_snapshot(struct mp_recording *recording, struct mp_snapshot_request request,
                                        struct mp_error *error)
 {
-    return mp_vec_push(&recording->requests, request) ? MP_OK : mp_fail(error, MP_NO_MEMORY, "out of memory");
+    return mp_vec_push(&recording->ooms.requests, request) ? MP_OK : mp_fail(error, MP_NO_MEMORY, "out of memory");
 }
 
 /* Stores a text for the file's end. A later text of the same kind replaces it. */
@@ -573,7 +576,7 @@ static void take_rank(struct mp_recording *recording, const struct mp_event *eve
     const char *mark = mp_intern_get(&recording->tables.strings, event->name, NULL);
     if (recording->group.known || !mp_member_take_mark(&member, mark)) return;
     recording->group = member;
-    if (!recording->pending.count && !recording->writer) *now = member;
+    if (!recording->pending.count && !recording->file.writer) *now = member;
 }
 
 static enum mp_status take_event(struct mp_recording *recording, uint32_t ring, const struct mp_record *record,
@@ -637,13 +640,13 @@ static enum mp_status ask_schedule(struct mp_recording *recording, uint32_t ring
     *wish = MP_SCHEDULE_NONE;
     *is_step = false;
     if (mp_state_is_boundary(event->type)) status = take_step(recording, event, is_step, error);
-    recording->position_before = recording->schedule_state.position;
-    recording->schedule_state.position.steps = recording->state.ledger.steps;
-    if (status || !recording->schedule || event->type >= MP_EVENT_TYPES) return status;
+    recording->window.position_before = recording->window.state.position;
+    recording->window.state.position.steps = recording->state.ledger.steps;
+    if (status || !recording->window.schedule || event->type >= MP_EVENT_TYPES) return status;
     const char *name = mp_intern_get(&recording->tables.strings, event->name, NULL);
     /* A range on a lane may end on any thread, so it belongs to no ring. */
     if (record->flags & MP_RECORD_LANE) ring = MP_SPOOL_RINGS_MAX;
-    *wish = mp_schedule_next(recording->schedule, &recording->schedule_state, ring, event, name, *is_step);
+    *wish = mp_schedule_next(recording->window.schedule, &recording->window.state, ring, event, name, *is_step);
     return MP_OK;
 }
 
@@ -664,7 +667,7 @@ static enum mp_status pass(struct mp_recording *recording, uint32_t ring, const 
     enum mp_status status = ask_schedule(recording, ring, record, event, &wish, &is_step, error);
     if (!status && (wish == MP_SCHEDULE_OPEN || wish == MP_SCHEDULE_CLOSE))
         status = follow_schedule(recording, ring, wish, event, error);
-    if (!status && is_step && !recording->window_open) status = mp_recording_note_step(recording, event, error);
+    if (!status && is_step && !recording->window.is_open) status = mp_recording_note_step(recording, event, error);
     if (!status) status = take_event(recording, ring, record, event, error);
     if (!status) status = mp_recording_follow_oom(recording, event, error);
     if (!status && wish == MP_SCHEDULE_CLOSE_AFTER) status = follow_schedule(recording, ring, wish, event, error);
@@ -676,7 +679,7 @@ static enum mp_status take_record(struct mp_recording *recording, uint32_t ring,
 {
     struct mp_spool_header *spool = recording->spool.header;
     /* The live bytes before the file's next event are remembered only while the window is open. */
-    if (!recording->pending.count && recording->window_open && !mp_recording_remember_live(recording))
+    if (!recording->pending.count && recording->window.is_open && !mp_recording_remember_live(recording))
         return mp_fail(error, MP_NO_MEMORY, "out of memory for events");
 #define TAKE(field, type) .field = record->field,
 #define LEAVE(field, type)

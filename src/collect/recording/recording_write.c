@@ -204,15 +204,15 @@ static enum mp_status open_file(struct mp_recording *recording, struct mp_error 
     enum mp_status status = mp_recording_read_tables(recording, error);
     if (status) return status;
     recording_find_role(recording);
-    status = recording->name(recording->name_context, recording, &recording->path, &fd, error);
+    status = recording->file.name(recording->file.name_context, recording, &recording->file.path, &fd, error);
     if (status) return status;
-    return mp_recording_open_writer(recording, fd, recording->spool.header->configuration, true, &recording->writer,
-                                    error);
+    return mp_recording_open_writer(recording, fd, recording->spool.header->configuration, true,
+                                    &recording->file.writer, error);
 }
 
 enum mp_status mp_recording_write_base(struct mp_recording *recording, struct mp_error *error)
 {
-    enum mp_status status = mp_state_write_base(&recording->state, recording->writer, error);
+    enum mp_status status = mp_state_write_base(&recording->state, recording->file.writer, error);
     recording->events_since_base = 0;
     return status;
 }
@@ -220,8 +220,8 @@ enum mp_status mp_recording_write_base(struct mp_recording *recording, struct mp
 /* Writes the number of steps before the file's first event, since steps count from the program's start. */
 static enum mp_status write_past(struct mp_recording *recording, struct mp_error *error)
 {
-    struct mp_past past = {.steps = recording->steps_unseen, .time_ns = recording->state.time_ns};
-    return mp_writer_past(recording->writer, &past, error);
+    struct mp_past past = {.steps = recording->window.steps_unseen, .time_ns = recording->state.time_ns};
+    return mp_writer_past(recording->file.writer, &past, error);
 }
 
 /* Writes waiting rows of a kind. Labels are written before their events. If a kill comes in between, the spool still
@@ -230,7 +230,7 @@ static enum mp_status write_rows(struct mp_recording *recording, enum mp_chunk_k
                                  size_t *count, struct mp_error *error)
 {
     if (!*count) return MP_OK;
-    enum mp_status status = mp_writer_rows(recording->writer, kind, rows, *count, error);
+    enum mp_status status = mp_writer_rows(recording->file.writer, kind, rows, *count, error);
     *count = 0;
     return status;
 }
@@ -245,11 +245,11 @@ static enum mp_status write_pending(struct mp_recording *recording, struct mp_er
     struct mp_ring_mark marks[MP_SPOOL_RINGS_MAX];
     size_t mark_count = mp_drain_marks(&recording->drain, marks);
     size_t tracks = recording->pending_live.count;
-    enum mp_status status = mp_writer_events(recording->writer, recording->pending.at, recording->pending.count,
+    enum mp_status status = mp_writer_events(recording->file.writer, recording->pending.at, recording->pending.count,
                                              recording->pending_live.at, tracks, marks, mark_count, error);
     if (!status) recording->bound.file_events += recording->pending.count;
     recording->pending.count = 0;
-    if (!status && !recording->window_open && !mp_recording_remember_live(recording))
+    if (!status && !recording->window.is_open && !mp_recording_remember_live(recording))
         status = mp_fail(error, MP_NO_MEMORY, "out of memory for events");
     return status;
 }
@@ -267,9 +267,9 @@ static void mark_schedule(struct mp_recording *recording)
 {
     struct mp_schedule_mark *marks = recording->spool.header->schedule_marks;
     uint64_t taken = mp_drain_taken(&recording->drain);
-    recording->schedule_mark ^= atomic_load(&marks[recording->schedule_mark].taken) != taken;
-    struct mp_schedule_mark *mark = &marks[recording->schedule_mark];
-    mark->position = recording->schedule_state.position;
+    recording->window.mark ^= atomic_load(&marks[recording->window.mark].taken) != taken;
+    struct mp_schedule_mark *mark = &marks[recording->window.mark];
+    mark->position = recording->window.state.position;
     atomic_store(&mark->taken, taken);
 }
 
@@ -277,13 +277,14 @@ enum mp_status mp_recording_write(struct mp_recording *recording, bool with_base
 {
     recording->last_write_ns = mp_clock_monotonic_ns();
     enum mp_status status = recording_write_meanwhile(recording, error);
-    bool fresh = !recording->writer && (recording->pending.count || with_base);
+    bool fresh = !recording->file.writer && (recording->pending.count || with_base);
     mark_schedule(recording);
     if (!status && fresh) status = open_file(recording, error);
-    if (!status && recording->writer) {
+    if (!status && recording->file.writer) {
         status = mp_recording_read_tables(recording, error);
-        if (!status) status = mp_tables_write(&recording->tables, recording->spool.header, recording->writer, error);
-        if (!status && fresh && recording->steps_unseen) status = write_past(recording, error);
+        if (!status)
+            status = mp_tables_write(&recording->tables, recording->spool.header, recording->file.writer, error);
+        if (!status && fresh && recording->window.steps_unseen) status = write_past(recording, error);
         if (!status) status = write_samples(recording, error);
         if (!status)
             status = write_rows(recording, MP_CHUNK_LABELS, recording->labels.at, &recording->labels.count, error);
@@ -365,7 +366,8 @@ static const struct loss {
     }
     LOSS(losses.dropped_no_memory, "event was dropped: the system gave the recorder no memory for its thread",
          "events were dropped: the system gave the recorder no memory for their threads"),
-    LOSS(losses.dropped_no_track, "event was dropped: a recording has room for 255 tracks, and this one had as many already",
+    LOSS(losses.dropped_no_track,
+         "event was dropped: a recording has room for 255 tracks, and this one had as many already",
          "events were dropped: a recording has room for 255 tracks, and this one had as many already"),
     LOSS(losses.dropped_unattached,
          "call was not recorded: the recorder could not begin yet, for lack of descriptors or memory, or as memprof "
@@ -406,7 +408,8 @@ static void note_losses(struct mp_recording *recording)
                    "events were dropped: their threads began before there was room for them");
     }
     uint64_t full = mp_recording_ring_full(spool);
-    uint64_t before = atomic_load(&spool->file_failed) && spool->full_before < full ? spool->full_before : full;
+    uint64_t before =
+        atomic_load(&spool->written.failed) && spool->written.full_before < full ? spool->written.full_before : full;
     note_count(recording, before,
                "event was dropped: the program was faster than the collector, and the ring of its thread was full",
                "events were dropped: the program was faster than the collector, and the rings of its threads were "
@@ -415,7 +418,7 @@ static void note_losses(struct mp_recording *recording)
         char text[2 * MP_SPOOL_NOTE_TEXT];
         snprintf(text, sizeof text, "%llu event%s dropped, as the file could not be written on: %.*s",
                  (unsigned long long)(full - before), full - before == 1 ? " was" : "s were",
-                 (int)sizeof spool->failure - 1, spool->failure);
+                 (int)sizeof spool->written.why - 1, spool->written.why);
         mp_recording_note(recording, text);
     }
     for (size_t i = 0; i < sizeof losses / sizeof *losses; i++)
@@ -453,7 +456,7 @@ enum mp_status mp_recording_limits(struct mp_recording *recording, uint32_t *lim
     } known[MP_RECORDING_LIMITS - 2] = {
         {recording->config.attached,
          "memprof attached while the program ran: growth is exact since then, and all totals are since then"},
-        {recording->schedule != NULL, "outside of what was scheduled only live blocks were followed"},
+        {recording->window.schedule != NULL, "outside of what was scheduled only live blocks were followed"},
         {atomic_load(&spool->losses.lost_stacks), "the tables of stacks were full: some events have no stack"},
         {atomic_load(&spool->losses.lost_strings),
          "the table of names was full: some functions, regions and modules have no name"},
@@ -554,7 +557,7 @@ static enum mp_status write_coverage(struct mp_recording *recording, struct mp_e
         if (atomic_load(&spool->sources) & names[i].bit)
             status = mp_tables_text(&recording->tables, names[i].name, &sources[source_count++], error);
     if (!status) status = mp_tables_text(&recording->tables, recording->how_text, &recording->how.text, error);
-    if (!status) status = mp_tables_write(&recording->tables, recording->spool.header, recording->writer, error);
+    if (!status) status = mp_tables_write(&recording->tables, recording->spool.header, recording->file.writer, error);
     struct mp_coverage coverage = {
         .events = recording->bound.file_events,
         .dropped = mp_recording_dropped(spool),
@@ -571,21 +574,21 @@ static enum mp_status write_coverage(struct mp_recording *recording, struct mp_e
         .limits = limits,
         .limit_count = limit_count,
     };
-    return status ? status : mp_writer_coverage(recording->writer, &coverage, error);
+    return status ? status : mp_writer_coverage(recording->file.writer, &coverage, error);
 }
 
 enum mp_status mp_recording_write_end(struct mp_recording *recording, struct mp_error *error)
 {
-    enum mp_status status = mp_recording_write_symbols(recording, &recording->tables, recording->writer, error);
+    enum mp_status status = mp_recording_write_symbols(recording, &recording->tables, recording->file.writer, error);
     if (!status) status = mp_recording_write_segments(recording, error);
     if (!status && recording->asides.count)
-        status = mp_writer_asides(recording->writer, recording->asides.at, recording->asides.count, error);
+        status = mp_writer_asides(recording->file.writer, recording->asides.at, recording->asides.count, error);
     if (!status) status = write_coverage(recording, error);
     if (!status) status = write_samples(recording, error);
-    if (!status) status = mp_writer_exit(recording->writer, &recording->how, error);
+    if (!status) status = mp_writer_exit(recording->file.writer, &recording->how, error);
     if (status) return status;
-    status = mp_writer_finish(recording->writer, error);
-    recording->writer = NULL;
+    status = mp_writer_finish(recording->file.writer, error);
+    recording->file.writer = NULL;
     return status;
 }
 
@@ -597,9 +600,9 @@ enum mp_status mp_recording_write_end(struct mp_recording *recording, struct mp_
 enum mp_status mp_recording_note_step(struct mp_recording *recording, const struct mp_event *event,
                                       struct mp_error *error)
 {
-    if (!recording->writer) return MP_OK; /* the file begins with its first window */
-    if (recording->unkept_steps.count == UNKEPT_STEPS_MAX) recording->unkept_steps.count = 0;
-    return mp_vec_push(&recording->unkept_steps, *event) ? MP_OK : mp_fail(error, MP_NO_MEMORY, "out of memory");
+    if (!recording->file.writer) return MP_OK; /* the file begins with its first window */
+    if (recording->window.unkept_steps.count == UNKEPT_STEPS_MAX) recording->window.unkept_steps.count = 0;
+    return mp_vec_push(&recording->window.unkept_steps, *event) ? MP_OK : mp_fail(error, MP_NO_MEMORY, "out of memory");
 }
 
 struct gap {
@@ -640,13 +643,13 @@ static bool collect(struct mp_recording *recording, uint64_t first_new, uint32_t
     bool done = true;
     for (size_t i = 0; done && i < ledger->freed_unseen.count; i++)
         done = add_block(gap, &ledger->freed_unseen.at[i], MP_EVENT_FREE, thread);
-    for (size_t i = 0; done && recording->writer && i < ledger->blocks.count; i++) {
+    for (size_t i = 0; done && recording->file.writer && i < ledger->blocks.count; i++) {
         const struct mp_base_block *block = &ledger->blocks.at[i];
         if (block->track != MP_LEDGER_SLOT_FREE && block->block >= first_new)
             done = add_block(gap, block, MP_EVENT_ALLOC, thread);
     }
-    for (size_t i = 0; done && i < recording->unkept_steps.count; i++)
-        done = add_step(gap, &recording->unkept_steps.at[i]);
+    for (size_t i = 0; done && i < recording->window.unkept_steps.count; i++)
+        done = add_step(gap, &recording->window.unkept_steps.at[i]);
     return done;
 }
 
@@ -655,7 +658,7 @@ enum mp_status mp_recording_write_gap(struct mp_recording *recording, uint32_t t
     struct gap gap = {0};
     uint64_t first_new = recording->state.ledger.next_block;
     enum mp_status status = mp_ledger_resume(&recording->state.ledger, error);
-    recording->window_open = true;
+    recording->window.is_open = true;
     if (!status && !collect(recording, first_new, thread, &gap))
         status = mp_fail(error, MP_NO_MEMORY, "out of memory for what was not kept");
     if (gap.events.count) qsort(gap.events.at, gap.events.count, sizeof *gap.events.at, by_time);
@@ -667,7 +670,7 @@ enum mp_status mp_recording_write_gap(struct mp_recording *recording, uint32_t t
         if (!status && recording->pending.count == MP_CHUNK_EVENTS)
             status = mp_recording_write(recording, false, error);
     }
-    recording->state.ledger.freed_unseen.count = recording->unkept_steps.count = 0;
+    recording->state.ledger.freed_unseen.count = recording->window.unkept_steps.count = 0;
     mp_vec_free(&gap.events);
     return status;
 }
@@ -676,10 +679,11 @@ enum mp_status mp_recording_write_gap(struct mp_recording *recording, uint32_t t
  * only if steps began meanwhile: a later window needs these. */
 static enum mp_status recording_write_meanwhile(struct mp_recording *recording, struct mp_error *error)
 {
-    bool ended = recording->how_text[0] || recording->schedule_state.position.over;
-    if (recording->window_open || !recording->writer || ended || !recording->unkept_steps.count) return MP_OK;
+    bool ended = recording->how_text[0] || recording->window.state.position.over;
+    if (recording->window.is_open || !recording->file.writer || ended || !recording->window.unkept_steps.count)
+        return MP_OK;
     enum mp_status status = mp_recording_write_gap(recording, 0, error);
-    recording->window_open = false;
+    recording->window.is_open = false;
     recording->state.ledger.paused = true;
     return status;
 }

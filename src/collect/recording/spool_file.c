@@ -242,7 +242,7 @@ static bool belongs_to(const char *path, const char *output)
     struct mp_error ignored;
     if (mp_spool_file_open(path, &spool, &ignored)) return false;
     bool same = !strncmp(spool.header->output, output, sizeof spool.header->output) ||
-                !strncmp(spool.header->file, output, sizeof spool.header->file);
+                !strncmp(spool.header->written.file, output, sizeof spool.header->written.file);
     mp_spool_file_close(&spool, false);
     return same;
 }

@@ -248,7 +248,7 @@ static bool end_reading(struct mp_recording *recording, uint64_t put_in)
 {
     struct mp_state *state = &recording->state;
     state->ledger.missed_frees = put_in;
-    if (state->window.type) recording->window_open = state->window.type == MP_EVENT_START;
+    if (state->window.type) recording->window.is_open = state->window.type == MP_EVENT_START;
     bool done = mp_state_settle(state, UINT64_MAX);
     state->labels.count = 0; /* the remaining labels belong to blocks of the spool, which has them, too */
     return done;
@@ -319,9 +319,9 @@ static void note_source(struct mp_recording *recording)
 {
     const struct mp_spool_header *spool = recording->spool.header;
     char text[2 * MP_SPOOL_NOTE_TEXT] = "recovered from what a killed collector left";
-    if (atomic_load(&spool->file_failed))
+    if (atomic_load(&spool->written.failed))
         snprintf(text, sizeof text, "recovered from shared memory, as the file could not be written on: %.*s",
-                 (int)sizeof spool->failure - 1, spool->failure);
+                 (int)sizeof spool->written.why - 1, spool->written.why);
     mp_recording_note(recording, text);
 }
 
@@ -333,9 +333,9 @@ static enum mp_status recover_with_spool(struct recovering *recovering, struct m
         int fd;
         recording->state.ledger.paused = false; /* only while the file is read, because its blocks already have
                                                  * numbers */
-        status = recording->name(recording->name_context, recording, &recording->path, &fd, error);
-        if (!status) status = mp_writer_open(fd, mp_reader_start(recovering->reader), &recording->writer, error);
-        if (!status) status = copy_file(recovering, recording->writer, error);
+        status = recording->file.name(recording->file.name_context, recording, &recording->file.path, &fd, error);
+        if (!status) status = mp_writer_open(fd, mp_reader_start(recovering->reader), &recording->file.writer, error);
+        if (!status) status = copy_file(recovering, recording->file.writer, error);
     }
     if (status) {
         mp_recording_free(recording, false);
@@ -347,7 +347,7 @@ static enum mp_status recover_with_spool(struct recovering *recovering, struct m
             recording,
             "what was allocated before the first event here is not known: the collector was killed before this "
             "file had an event");
-    recording->state.ledger.paused = !recording->window_open;
+    recording->state.ledger.paused = !recording->window.is_open;
     const char *text = end_of_recording(recording->spool.header);
     note_source(recording);
     mp_recording_end(recording, (struct mp_exit){.known = false}, text);
@@ -416,7 +416,7 @@ enum mp_status mp_recover(const char *path, mp_recording_name *name, void *name_
         status = new_recording(&recovering, &spool, name, name_context, error);
         /* A file that begins with a window, but is cut before the window's base, is useless: the rings have all its
          * records. */
-        if (!status && recovering.reader && !recovering.recording->window_open && mp_left_without_events(path)) {
+        if (!status && recovering.reader && !recovering.recording->window.is_open && mp_left_without_events(path)) {
             mp_reader_close(recovering.reader);
             recovering.reader = NULL;
         }

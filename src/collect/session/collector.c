@@ -52,7 +52,7 @@ static void keep_note(const struct mp_recording *recording, struct mp_collector_
 static void take_finished(struct mp_collector *collector, struct mp_finished *finished)
 {
     /* Data that a full disk refused stays in the spool for `memprof recover`. */
-    uint64_t units = finished->recording->schedule_state.position.units;
+    uint64_t units = finished->recording->window.state.position.units;
     if (units > collector->result->units_seen) collector->result->units_seen = units;
     bool worth_reporting = finished->summary.path || finished->summary.failed;
     if (!worth_reporting && !*collector->result->note) keep_note(finished->recording, collector->result);
@@ -68,7 +68,7 @@ static const struct mp_recording *owner_of(const struct mp_collector *collector,
     uint32_t pid = mp_member_knows(member, MP_MEMBER_PARENT) ? member->number[MP_MEMBER_PARENT] : 0;
     for (int level = 0; pid && level < ANCESTORS_MAX; level++, pid = mp_membership_parent(pid))
         for (size_t i = 0; i < collector->processes.count; i++)
-            if (collector->processes.at[i].pid == pid && collector->processes.at[i].recording->path)
+            if (collector->processes.at[i].pid == pid && collector->processes.at[i].recording->file.path)
                 return collector->processes.at[i].recording;
     return NULL;
 }
@@ -586,7 +586,7 @@ static void allow_many_files(void)
 static bool may_snapshot(const struct mp_collector *collector, uint32_t sender, const struct mp_recording *recording)
 {
     const struct mp_snapshot_calls *calls = &collector->options->snapshot_calls;
-    const char *path = recording->path ? recording->path : collector->options->output;
+    const char *path = recording->file.path ? recording->file.path : collector->options->output;
     struct mp_snapshot_outcome outcome = {.path = path};
     int refusal = sender && sender != (uint32_t)getpid() ? mp_asker_refusal(sender, path) : 0;
     if (!refusal || refusal == ESRCH) return true;
@@ -606,7 +606,7 @@ static void snapshot_all(struct mp_collector *collector, uint32_t sender)
             .budget_ms = recording->config.holders_ms, .file = -1, .connection = -1, .then_snapshot = true};
         struct mp_error unused;
         if (recording->config.holders && !mp_looks_ask(&collector->looks, recording, wish, &unused)) continue;
-        (void)mp_vec_push(&recording->requests, request);
+        (void)mp_vec_push(&recording->ooms.requests, request);
     }
 }
 
@@ -627,7 +627,7 @@ static void see_rights(struct mp_collector *collector, size_t index)
 {
     struct mp_recording *recording = collector->processes.at[index].recording;
     recording->may_not_write =
-        mp_asker_refusal(recording->pid, recording->path ? recording->path : collector->options->output);
+        mp_asker_refusal(recording->pid, recording->file.path ? recording->file.path : collector->options->output);
 }
 
 static void pass_on_signals(struct mp_collector *collector)

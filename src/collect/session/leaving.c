@@ -22,7 +22,7 @@ bool mp_leaving_may(struct mp_recording *recording, uint64_t below_bytes)
     bool is_rank = mp_recording_is_rank(&summary);
     bool ended_well = mp_recording_ended_well(&summary);
     bool marks_steps = !strcmp(summary.member.role, MP_ROLE_LOADER_WORKER); /* as any worker of a loader */
-    return below_bytes && ended_well && !is_rank && !recording->failed && !summary.dropped && !summary.ooms &&
+    return below_bytes && ended_well && !is_rank && !recording->file.failed && !summary.dropped && !summary.ooms &&
            !summary.used_device && summary.all_peak_bytes < below_bytes && summary.copied_bytes < MP_COPIED_MIN &&
            (marks_steps || !(atomic_load(&spool->sources) & MP_SOURCE_C_API));
 }

@@ -149,7 +149,7 @@ static void come_to_an_end(struct mp_snapshots *snapshots, struct mp_recording *
         struct mp_snapshot_request request = {0};
         /* The look's rows may have come after the previous round. */
         if (!recording->ended) mp_recording_round(recording, false);
-        (void)mp_vec_push(&recording->requests, request);
+        (void)mp_vec_push(&recording->ooms.requests, request);
     }
     if (wish->connection < 0) return;
     if (!status) {
@@ -259,13 +259,13 @@ static bool accuses_more(struct mp_suspicion *suspicion)
 bool mp_suspicion_round(struct mp_suspicion *suspicion, struct mp_recording *recording)
 {
     uint32_t steps = recording->lives.steps;
-    if (!recording->config.holders || recording->failed) return false;
+    if (!recording->config.holders || recording->file.failed) return false;
     if (suspicion->child) {
         if (!waitpid(suspicion->child, NULL, WNOHANG)) return false;
         suspicion->child = 0;
         return accuses_more(suspicion);
     }
-    if (steps < MP_LEAK_STEPS || steps < suspicion->next_step || !recording->writer) return false;
+    if (steps < MP_LEAK_STEPS || steps < suspicion->next_step || !recording->file.writer) return false;
     suspicion->next_step = steps + steps / 2;
     start_judging(suspicion, recording);
     return false;

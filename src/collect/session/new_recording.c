@@ -50,7 +50,7 @@ enum mp_status mp_new_recording_file(struct mp_recording *recording, const char 
 {
     const struct mp_new_file_rule rule = {.way = way, .at_once = true};
     struct mp_new_file file;
-    snprintf(recording->spool.header->file, sizeof recording->spool.header->file, "%s", path);
+    snprintf(recording->spool.header->written.file, sizeof recording->spool.header->written.file, "%s", path);
     enum mp_status status = mp_new_file_open(path, &rule, &file, error);
     if (!status && (status = mp_new_file_put(&file, error))) close(file.fd);
     mp_new_file_close(&file);

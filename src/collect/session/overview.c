@@ -109,10 +109,11 @@ static void put_process(struct mp_json *json, const struct mp_recording *recordi
     mp_json_number(json, "recording", recording->id);
     put_command(json, spool);
     put_member(json, spool);
-    mp_json_bool(json, "paused", !recording->window_open);
-    mp_json_text(json, "failed", recording->failed ? recording->failure.text : NULL);
+    mp_json_bool(json, "paused", !recording->window.is_open);
+    mp_json_text(json, "failed", recording->file.failed ? recording->file.failure.text : NULL);
     put_steps(json, recording);
-    mp_json_known(json, "resident_bytes", recording->resident_bytes ? recording->resident_bytes : MP_BYTES_UNKNOWN);
+    mp_json_known(json, "resident_bytes",
+                  recording->pages.resident_bytes ? recording->pages.resident_bytes : MP_BYTES_UNKNOWN);
     put_tracks(json, recording);
     put_devices(json, recording);
     mp_json_end_object(json);

@@ -26,7 +26,7 @@
 
 static enum mp_status write_now(struct mp_recording *recording, int fd, struct mp_error *error)
 {
-    enum mp_status status = mp_writer_redirect(recording->writer, fd, error);
+    enum mp_status status = mp_writer_redirect(recording->file.writer, fd, error);
     if (!status && recording->state.ledger.paused) status = mp_ledger_resume(&recording->state.ledger, error);
     if (!status) status = mp_recording_write_base(recording, error);
     recording->how = (struct mp_exit){.time_ns = mp_recording_time(recording, mp_clock_monotonic_ns())};
@@ -77,7 +77,7 @@ static enum mp_status make_file(const struct mp_recording *recording, const stru
     bool is_asked = request->number || request->at_oom; /* the program asked; otherwise memprof's user did */
     for (unsigned number = 1;; number++) {
         struct stat facts;
-        job->path = path_near(recording->path, request->at_oom ? "oom" : "now", number);
+        job->path = path_near(recording->file.path, request->at_oom ? "oom" : "now", number);
         if (!job->path) return mp_fail(error, MP_NO_MEMORY, "out of memory for a snapshot");
         int refusal = is_asked && number == 1 ? mp_asker_refusal(recording->pid, job->path) : 0;
         if (is_asked && recording->ended && (!refusal || refusal == ESRCH)) refusal = recording->may_not_write;
@@ -170,14 +170,14 @@ static enum mp_status start_child(struct mp_snapshots *snapshots, struct mp_reco
  * blocks needs no file. */
 static enum mp_status prepare(struct mp_recording *recording, enum mp_snapshot_of of, struct mp_error *error)
 {
-    if (recording->failed) {
-        *error = recording->failure;
-        return recording->failed;
+    if (recording->file.failed) {
+        *error = recording->file.failure;
+        return recording->file.failed;
     }
     if (of == MP_SNAPSHOT_OF_BARE) return MP_OK;
     enum mp_status status = mp_recording_write(recording, false, error);
     if (!mp_recording_check(recording, status, error)) return status;
-    if (recording->writer) return MP_OK;
+    if (recording->file.writer) return MP_OK;
     return mp_fail(error, MP_NOT_FOUND, "nothing was recorded yet");
 }
 
@@ -228,8 +228,8 @@ enum mp_status mp_snapshots_start_for(struct mp_snapshots *snapshots, struct mp_
 
 void mp_snapshots_serve(struct mp_snapshots *snapshots, struct mp_recording *recording)
 {
-    for (size_t i = 0; i < recording->requests.count; i++) {
-        const struct mp_snapshot_request *request = &recording->requests.at[i];
+    for (size_t i = 0; i < recording->ooms.requests.count; i++) {
+        const struct mp_snapshot_request *request = &recording->ooms.requests.at[i];
         struct mp_snapshot_outcome outcome = {.at_oom = request->at_oom};
         if (request->at_oom && !snapshots->at_oom) continue;
         outcome.status = begin(snapshots, recording, request, &outcome.error);
@@ -237,7 +237,7 @@ void mp_snapshots_serve(struct mp_snapshots *snapshots, struct mp_recording *rec
         mp_snapshots_answer(recording, request->number, false);
         if (snapshots->calls->ended) snapshots->calls->ended(snapshots->calls->context, &outcome);
     }
-    recording->requests.count = 0;
+    recording->ooms.requests.count = 0;
 }
 
 bool mp_snapshots_reap(struct mp_snapshots *snapshots, bool wait, uint64_t *recording, uint32_t *number, bool *written)

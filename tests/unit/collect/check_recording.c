@@ -526,14 +526,14 @@ static void ask(struct mp_recording *recording, uint32_t number, const char *nam
     ck_assert(!mp_tables_text(&recording->tables, in_folder(name), &request.path, &error));
     request.file = open(in_folder(name), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     request.reason = request.file < 0 ? errno : 0;
-    ck_assert(mp_vec_push(&recording->requests, request));
+    ck_assert(mp_vec_push(&recording->ooms.requests, request));
 }
 
 /* The test's process plays the program meanwhile, so its memory would be sampled. The program closes the files that it
  * made. */
 static void serve(struct mp_snapshots *snapshots, struct mp_recording *recording)
 {
-    int file = recording->requests.at[recording->requests.count - 1].file;
+    int file = recording->ooms.requests.at[recording->ooms.requests.count - 1].file;
     recording->pid = (uint32_t)getpid();
     mp_snapshots_serve(snapshots, recording);
     recording->pid = 0;
@@ -569,7 +569,7 @@ START_TEST(snapshots_are_of_their_moment)
             ck_assert_uint_eq(endings, 2);
             ck_assert_int_eq(last_outcome.status, MP_IO);
             ck_assert_ptr_nonnull(strstr(last_outcome.error.text, "no/such/folder.mp"));
-            ck_assert_uint_eq(recording->requests.count, 0);
+            ck_assert_uint_eq(recording->ooms.requests.count, 0);
             ck_assert(!mp_snapshots_reap(&snapshots, true, &id, &number, &written));
             endings = 0;
         }

@@ -64,7 +64,7 @@ static void put(struct mp_recording *recording, uint32_t ring, struct mp_record 
 
 static void go_on(struct mp_recording *recording)
 {
-    ck_assert_msg(mp_recording_round(recording, false), "%s", recording->failure.text);
+    ck_assert_msg(mp_recording_round(recording, false), "%s", recording->file.failure.text);
 }
 
 /* ---- refusals ---------------------------------------------------------------------------------------------------- */
@@ -257,13 +257,14 @@ static void check_refused(const struct refused *test)
     atomic_store(&recording->spool.header->has_cuda_allocator, test->loaded);
     for (const struct happening *at = test->all; at->ms; at++)
         play(recording, at);
-    size_t asked = recording->requests.count;
+    size_t asked = recording->ooms.requests.count;
     struct mp_recording_summary summary =
         end(recording, (struct mp_exit){.known = true, .by_signal = test->badly, .status = test->badly ? 9 : 0});
-    ck_assert_msg(recording->requests.count == test->count, "%s: %zu looks", test->name, recording->requests.count);
+    ck_assert_msg(recording->ooms.requests.count == test->count, "%s: %zu looks", test->name,
+                  recording->ooms.requests.count);
     ck_assert_msg(asked + test->at_end == test->count, "%s: %zu looks before the end", test->name, asked);
     for (unsigned i = 0; i < test->count; i++) {
-        const struct mp_snapshot_request *request = &recording->requests.at[i];
+        const struct mp_snapshot_request *request = &recording->ooms.requests.at[i];
         ck_assert(request->at_oom && !request->number && !request->path);
         ck_assert_msg(request->oom_ns == test->looks[i] * MS, "%s: at %llu", test->name,
                       (unsigned long long)request->oom_ns);
@@ -285,11 +286,11 @@ START_TEST(a_refusal_on_no_track_is_nobodys)
     atomic_store(&recording->spool.header->has_cuda_allocator, 1);
     for (uint16_t track = 0; track < 3 * NONE; track++) {
         struct mp_event oom = {.type = MP_EVENT_OOM, .time_ns = track * 20000 * MS, .track = track, .thread = track};
-        recording->ooms_looked_at = 0;
-        size_t before = recording->requests.count, refusals = recording->refusals.count;
+        recording->ooms.looked_at = 0;
+        size_t before = recording->ooms.requests.count, refusals = recording->ooms.refusals.count;
         ck_assert(!mp_recording_follow_oom(recording, &oom, &error));
-        ck_assert_uint_eq(recording->requests.count - before, track != DRIVER);
-        ck_assert_uint_eq(recording->refusals.count - refusals, track == DRIVER);
+        ck_assert_uint_eq(recording->ooms.requests.count - before, track != DRIVER);
+        ck_assert_uint_eq(recording->ooms.refusals.count - refusals, track == DRIVER);
     }
     struct mp_recording_summary summary = end(recording, (struct mp_exit){.known = true});
     leave(recording, &summary);
@@ -526,16 +527,16 @@ START_TEST(a_recording_that_is_given_up_says_so)
     recording = begin();
     alloc(recording, TORCH, 0x1000, 1000);
     static char nowhere[] = "/no/such/folder/file.mp";
-    recording->name_context = nowhere;
+    recording->file.name_context = nowhere;
     ck_assert(!mp_recording_round(recording, false));
-    ck_assert_int_eq(recording->failed, MP_IO);
+    ck_assert_int_eq(recording->file.failed, MP_IO);
     ck_assert_uint_eq(recording->spool.header->collector_left, 0); /* the program counts on */
     ck_assert(!mp_spool_attended(recording->spool.header));
-    ck_assert_str_eq(recording->spool.header->failure, recording->failure.text);
+    ck_assert_str_eq(recording->spool.header->written.why, recording->file.failure.text);
     struct mp_error other = {.text = "later"};
     ck_assert(!mp_recording_check(recording, MP_NO_MEMORY, &other));
-    ck_assert_int_eq(recording->failed, MP_IO); /* the first counts */
-    ck_assert_ptr_nonnull(strstr(recording->failure.text, "/no/such/folder/file.mp"));
+    ck_assert_int_eq(recording->file.failed, MP_IO); /* the first counts */
+    ck_assert_ptr_nonnull(strstr(recording->file.failure.text, "/no/such/folder/file.mp"));
     ck_assert(!mp_recording_round(recording, false));
     mp_recording_free(recording, true);
     free(spool);

@@ -503,7 +503,7 @@ void traffic_play(const struct traffic *traffic, struct mp_recording *recording,
         if (count > to - from) count = to - from;
         traffic_put(traffic, recording->spool.header, from, from + count);
         if (!(dice >> 60)) recording->last_write_ns = 0; /* it is time to write */
-        if (!mp_recording_round(recording, false)) ck_abort_msg("%s", recording->failure.text);
+        if (!mp_recording_round(recording, false)) ck_abort_msg("%s", recording->file.failure.text);
         from += count;
     }
 }
