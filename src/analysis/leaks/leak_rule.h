@@ -67,3 +67,12 @@ bool mp_leak_is_backlog(const struct mp_leak_life *lives, size_t count, uint32_t
 /* Of the freed blocks that outlived a step, nine in ten did not exceed this age, in steps. `else_age` is the result if
  * too few were freed, and 0 for a backlog. */
 uint32_t mp_leak_usual_age(const struct mp_leak_life *lives, size_t count, uint32_t last, uint32_t else_age);
+
+/* A trend of a short series, robust against outliers: Mann-Kendall's test, and Theil and Sen's slope. */
+struct mp_trend {
+    double z;     /* Mann-Kendall's, corrected for ties; above 3.09 the rise is chance in fewer than 1 of 1000 cases */
+    double slope; /* the median slope between any two points: change per point */
+};
+
+/* The trend of at[0..count). A long series is thinned to evenly spaced points. */
+void mp_trend_find(const uint32_t *at, size_t count, struct mp_trend *trend);

@@ -4,10 +4,74 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/leaks/site_growth.h"
+#include "base/map.h"
 #include "base/memory.h"
 #include "model/load.h"
 #include "model/steps_infer.h"
+
+/* Growth of each site: its bytes at the last boundary between steps less its bytes at the middle one, per step.
+ * Boundaries lie at the same phase of a step, so blocks that live within one step do not count. Growth alone is no
+ * leak: a cache that fills grows, too. */
+struct site_growths {
+    struct mp_map by_site;     /* key: track and stack; value: bytes gained, modulo 2^64 */
+    MP_VEC(uint64_t) by_track; /* likewise */
+    uint64_t steps;            /* steps of the growth; 0: too few, so nothing is known */
+};
+
+#define BOUNDARIES_LEAST 3
+
+static uint64_t key_of(uint16_t track, uint32_t stack)
+{
+    return ((uint64_t)track << 32 | stack) + 1;
+}
+
+static bool lives_at(const struct mp_model *model, uint32_t block, uint32_t moment)
+{
+    uint32_t birth = model->blocks.alloc_event[block], death = model->blocks.free_event[block];
+    return (birth == MP_NONE || birth < moment) && (death == MP_NONE || death >= moment);
+}
+
+static uint64_t held_at(const struct mp_model *model, uint32_t block, uint32_t moment)
+{
+    if (!lives_at(model, block, moment)) return 0;
+    uint64_t bytes = mp_model_bytes_at(model, block, moment ? moment - 1 : 0);
+    return bytes == MP_BYTES_UNKNOWN ? 0 : bytes;
+}
+
+static void find_growths(const struct mp_model *model, const struct mp_steps *steps, struct site_growths *growths)
+{
+    *growths = (struct site_growths){0};
+    if (steps->count < BOUNDARIES_LEAST) return;
+    size_t last = steps->count - 1, middle = last / 2;
+    uint32_t now = steps->at[last].first, before = steps->at[middle].first;
+    growths->steps = (uint64_t)(last - middle) * (steps->each ? steps->each : 1);
+    mp_vec_grow_to(&growths->by_track, model->tracks.count);
+    for (uint32_t block = 0; block < model->blocks.count; block++) {
+        uint64_t gained = held_at(model, block, now) - held_at(model, block, before);
+        uint16_t track = model->blocks.track[block];
+        if (!gained) continue;
+        *mp_map_at(&growths->by_site, key_of(track, model->blocks.stack[block]), NULL) += gained;
+        growths->by_track.at[track] += gained;
+    }
+}
+
+static double site_growth(const struct site_growths *growths, uint16_t track, uint32_t stack)
+{
+    const uint64_t *gained = mp_map_find(&growths->by_site, key_of(track, stack));
+    return gained && growths->steps ? (double)(int64_t)*gained / (double)growths->steps : 0;
+}
+
+static double track_growth(const struct site_growths *growths, uint16_t track)
+{
+    if (!growths->steps || track >= growths->by_track.count) return 0;
+    return (double)(int64_t)growths->by_track.at[track] / (double)growths->steps;
+}
+
+static void free_growths(struct site_growths *growths)
+{
+    mp_vec_free(&growths->by_track);
+    mp_map_free(&growths->by_site);
+}
 
 /* Names the frames of all sites with live blocks. Sites are grouped by stack here, because other groupings need the
  * names. */
@@ -52,7 +116,7 @@ static struct mp_top_growth *growth_at(struct mp_top_blocks *blocks, const char 
 }
 
 /* Sums up the growth per step for each device, and notes whether a site of the device leaks. */
-static void sum_up(struct mp_top_blocks *blocks, const struct mp_site_growths *growths)
+static void sum_up(struct mp_top_blocks *blocks, const struct site_growths *growths)
 {
     const struct mp_model *model = blocks->model;
     unsigned char *meant = mp_tracks_meant(model, MP_TRACK_NONE);
@@ -61,7 +125,7 @@ static void sum_up(struct mp_top_blocks *blocks, const struct mp_site_growths *g
         if (!meant[track]) continue;
         struct mp_top_growth *growth = growth_at(blocks, mp_track_device(model, track));
         growth->known = growths->steps;
-        growth->bytes_per_step += mp_track_growth(growths, track);
+        growth->bytes_per_step += track_growth(growths, track);
         for (uint32_t i = 0; i < blocks->leaks.leaks; i++)
             growth->leak |= blocks->leaks.findings.at[i].track == track;
     }
@@ -71,18 +135,18 @@ static void sum_up(struct mp_top_blocks *blocks, const struct mp_site_growths *g
 static void judge_sites(struct mp_top_blocks *blocks, const struct mp_steps *steps)
 {
     struct mp_sites *sites = &blocks->leaks.outstanding;
-    struct mp_site_growths growths;
-    mp_site_growths_find(blocks->model, steps, &growths);
+    struct site_growths growths;
+    find_growths(blocks->model, steps, &growths);
     blocks->growth_known = growths.steps;
     blocks->sites = mp_alloc_zeroed(sites->count + 1, sizeof *blocks->sites);
     for (size_t i = 0; i < sites->count; i++) {
         const struct mp_leak_finding *finding = finding_of(&blocks->leaks, &sites->at[i]);
-        double growth = mp_site_growth(&growths, sites->at[i].track, sites->at[i].stack);
+        double growth = site_growth(&growths, sites->at[i].track, sites->at[i].stack);
         blocks->sites[i] = (struct mp_top_site){
             .at = (uint32_t)i, .growth = finding ? finding->bytes_per_step : growth, .leak = finding};
     }
     sum_up(blocks, &growths);
-    mp_site_growths_free(&growths);
+    free_growths(&growths);
 }
 
 enum mp_status mp_top_blocks_read(int fd, struct mp_top_names *names, struct mp_top_blocks **result,

@@ -1,17 +1,27 @@
 /*
  * cuDNN's graph interface, which PyTorch uses for convolutions and attention. Descriptors store the attributes that are
  * set. Every graph has one engine, and running the engine's plan does nothing. Only cuDNN knows the workspace of the
- * engine that it would choose. The stand-in's engine takes none, and the recording says so (workspaces.c).
+ * engine that it would choose. The stand-in's engine takes none, and the recording says so.
  */
 #include "softgpu/blas/cublas.h"
 #include "softgpu/dnn/dnn.h"
-#include "softgpu/dnn/workspaces.h"
 
+#include <memprof.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { SUCCESS = 0, BAD_PARAM = 2000, OUT_OF_HOST_MEMORY = 1002 };
+
+/* Sets the bytes of a workspace to 0, since its size is not known, and makes a mark about this in the recording, once.
+ * Returns cuDNN's success. */
+static int unknown_workspace(size_t *bytes)
+{
+    static int marked;
+    if (!__atomic_exchange_n(&marked, 1, __ATOMIC_RELAXED)) memprof_mark("plan: cudnn");
+    *bytes = 0;
+    return 0;
+}
 
 /* cudnnBackendAttributeName_t */
 enum {
@@ -101,7 +111,7 @@ static int64_t answer(int name, int64_t room, void *to)
         return sizeof json;
     case PLAN_WORKSPACE:
     case CONFIG_WORKSPACE:
-        softdnn_workspace(&workspace);
+        unknown_workspace(&workspace);
         number = (int64_t)workspace;
         /* fall through */
     case GRAPH_ENGINES:
@@ -128,4 +138,72 @@ EXPORTED int cudnnBackendGetAttribute(const struct descriptor *of, int name, int
 EXPORTED int cudnnBackendExecute(struct handle *handle, struct descriptor *plan, struct descriptor *variants)
 {
     return handle && plan && variants ? soft_launched(handle) : BAD_PARAM;
+}
+
+/* ---- convolutions and normalisations through cuDNN's older functions ---- */
+
+/* cudnnConvolutionFwdAlgoPerf_t. The types for backward have the same layout. */
+struct algorithm {
+    int algorithm, status;
+    float time;
+    size_t memory;
+    int determinism, math, reserved[3];
+};
+
+static int one_way(int wanted, int *found, struct algorithm *results)
+{
+    size_t bytes;
+    unknown_workspace(&bytes);
+    *found = wanted > 0;
+    if (*found) *results = (struct algorithm){.algorithm = 1, .memory = bytes, .determinism = 1};
+    return 0;
+}
+
+#define ALGORITHM(name)                                                                                                \
+    EXPORTED int name(void *handle, void *a, void *b, void *convolution, void *c, int wanted, int *found,              \
+                      struct algorithm *results)                                                                       \
+    {                                                                                                                  \
+        return one_way(wanted, found, results);                                                                        \
+    }
+ALGORITHM(cudnnGetConvolutionForwardAlgorithm_v7)
+ALGORITHM(cudnnGetConvolutionBackwardDataAlgorithm_v7)
+ALGORITHM(cudnnGetConvolutionBackwardFilterAlgorithm_v7)
+
+#define FIND(name)                                                                                                     \
+    EXPORTED int name(void *handle, void *a, void *at_a, void *b, void *at_b, void *convolution, void *c, void *at_c,  \
+                      int wanted, int *found, struct algorithm *results, void *workspace, size_t bytes)                \
+    {                                                                                                                  \
+        return one_way(wanted, found, results);                                                                        \
+    }
+FIND(cudnnFindConvolutionForwardAlgorithmEx)
+FIND(cudnnFindConvolutionBackwardDataAlgorithmEx)
+FIND(cudnnFindConvolutionBackwardFilterAlgorithmEx)
+
+#define CONVOLUTION_BYTES(name)                                                                                        \
+    EXPORTED int name(void *handle, void *a, void *b, void *convolution, void *c, int algorithm, size_t *bytes)        \
+    {                                                                                                                  \
+        return unknown_workspace(bytes);                                                                               \
+    }
+CONVOLUTION_BYTES(cudnnGetConvolutionForwardWorkspaceSize)
+CONVOLUTION_BYTES(cudnnGetConvolutionBackwardDataWorkspaceSize)
+CONVOLUTION_BYTES(cudnnGetConvolutionBackwardFilterWorkspaceSize)
+
+EXPORTED int cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize(void *handle, int mode, int operations, void *x,
+                                                                      void *z, void *y, void *scale, void *activation,
+                                                                      size_t *bytes)
+{
+    return unknown_workspace(bytes);
+}
+
+EXPORTED int cudnnGetBatchNormalizationTrainingExReserveSpaceSize(void *handle, int mode, int operations,
+                                                                  void *activation, void *x, size_t *bytes)
+{
+    return unknown_workspace(bytes);
+}
+
+EXPORTED int cudnnGetBatchNormalizationBackwardExWorkspaceSize(void *handle, int mode, int operations, void *x, void *y,
+                                                               void *dy, void *dz, void *dx, void *scale,
+                                                               void *activation, size_t *bytes)
+{
+    return unknown_workspace(bytes);
 }

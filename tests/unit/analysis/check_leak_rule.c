@@ -4,7 +4,6 @@
  */
 #include "analysis/leaks/leak_rule.h"
 #include "analysis/leaks/leak_slope.h"
-#include "analysis/leaks/trend.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -4,7 +4,6 @@
 #include "analysis/leaks/leak_rule.h"
 #include "analysis/leaks/leak_slope.h"
 #include "analysis/leaks/suppress.h"
-#include "analysis/leaks/trend.h"
 #include "base/vec.h"
 #include "model/steps_infer.h"
 #include "unit/model/scene.h"
