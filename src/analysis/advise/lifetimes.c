@@ -19,46 +19,8 @@
 #include "model/track.h"
 #include "model/uses.h"
 
-struct mp_step_block {
-    uint32_t stack, module, block, born;
-    uint64_t bytes;
-    bool fixed; /* its size does not depend on the batch */
-};
-
-#define LOOK_AHEAD 256 /* allocations that only one of the two steps has */
-
-/* A module that is called for the first time may lack its name; batches may differ in size. */
-static bool is_same(const struct mp_step_block *first, const struct mp_step_block *later)
-{
-    return first->stack == later->stack && (!first->module || !later->module || first->module == later->module) &&
-           (!first->fixed || first->bytes == later->bytes);
-}
-
-/* to[i]: the index in `later` of the same block as first[i]; SIZE_MAX: none. */
-static void steps_align(const struct mp_step_block *first, size_t first_count, const struct mp_step_block *later,
-                    size_t later_count, size_t *to)
-{
-    size_t i = 0, k = 0;
-    while (i < first_count && k < later_count) {
-        size_t skip = 0;
-        bool of_first = false, of_later = false;
-        for (; skip < LOOK_AHEAD && !of_first && !of_later; skip++) {
-            of_first = i + skip < first_count && is_same(&first[i + skip], &later[k]);
-            of_later = !of_first && k + skip < later_count && is_same(&first[i], &later[k + skip]);
-        }
-        for (size_t end = of_first ? i + skip - 1 : of_later ? i : i + 1; i < end;)
-            to[i++] = SIZE_MAX;
-        if (of_later) k += skip - 1;
-        if (of_first || of_later) to[i++] = k;
-        k++;
-    }
-    while (i < first_count)
-        to[i++] = SIZE_MAX;
-}
-
-#define COPY_FAR    4096 /* allocations, or events, to search for the moment of a copy */
-#define MOST_BIRTHS 8    /* most steps whose kept gradients are compared */
-#define MOST_IDLE   32   /* variables */
+#define ACCUMULATES "AccumulateGrad" /* a node of autograd */
+#define MOST_IDLE   32               /* variables */
 
 /*
  * A training needs gradients from backward to the end of the optimizer's step, and activations from forward to
@@ -176,161 +138,96 @@ static bool is_gradient(const struct finder *f, uint32_t block, size_t update)
            mp_category_of(f->categories, block, event_of(f, update)) == MP_CATEGORY_GRADIENTS;
 }
 
-/* Blocks that forward and backward make in a step, in order. */
-struct made {
-    struct mp_step_block *at;
-    size_t count, room;
+/* Kept gradients of one module and size. */
+struct keepers {
+    uint64_t bytes;
+    uint32_t kept, seen; /* seen: blocks of a step that are added to them */
 };
 
-/* The same for the step that ends with an update. `number`: by block, 1 + the index of a kept gradient. */
-static void find_made(const struct finder *f, size_t update, const uint32_t *number, struct made *made)
+/* Without a log, blocks of the gradients' modules and sizes that a step's backward makes and frees are added to them.
+ * For each one that is missing, there is a gradient from the begin of backward on. */
+static void replace_alike(struct finder *f, const uint32_t *number, struct mp_change *change)
 {
-    const struct mp_model *model = f->model;
-    uint32_t event = update ? event_of(f, update - 1) : 0, end = event_of(f, update);
-    made->count = 0;
-    for (; event < end && event < model->events.count; event++) {
-        uint32_t block = model->events.subject[event];
-        if (model->events.type[event] != MP_EVENT_ALLOC || !is_ours(f, block)) continue;
-        unsigned phase = mp_phase_of_block(&f->phases, model, block);
-        if (!is_forward(phase) && !mp_phase_is_backward(phase)) continue;
-        const struct mp_step_block one = {.stack = model->blocks.stack[block],
-                                          .module = mp_model_module(model, block),
-                                          .block = block,
-                                          .born = event,
-                                          .bytes = model->blocks.bytes[block],
-                                          .fixed = number[block] != 0};
-        mp_vec_add(made, one);
-    }
-}
-
-/* A step that made gradients, and a later step that added to them. */
-struct pair {
-    struct made first, later;
-    size_t *to;   /* by block of the first step: the same block's index in the later one; SIZE_MAX: none */
-    size_t *from; /* the reverse */
-};
-
-static void align(struct pair *pair)
-{
-    free(pair->to);
-    free(pair->from);
-    pair->to = mp_alloc((pair->first.count + 1) * sizeof *pair->to);
-    pair->from = mp_alloc((pair->later.count + 1) * sizeof *pair->from);
-    steps_align(pair->first.at, pair->first.count, pair->later.at, pair->later.count, pair->to);
-    for (size_t i = 0; i < pair->later.count; i++)
-        pair->from[i] = SIZE_MAX;
-    for (size_t i = 0; i < pair->first.count; i++)
-        if (pair->to[i] != SIZE_MAX) pair->from[pair->to[i]] = i;
-}
-
-/* True if the counterpart of a later step's freed block was freed in the first step, before an event. */
-static bool was_freed_before(const struct finder *f, const struct pair *pair, uint32_t block, uint32_t event)
-{
-    const struct made *later = &pair->later;
-    uint32_t born = f->model->blocks.alloc_event[block];
-    size_t at = MP_COUNT_BEFORE(later->count, i, later->at[i].born < born);
-    if (at == later->count || later->at[at].block != block || pair->from[at] == SIZE_MAX) return false;
-    return end_of(f, pair->first.at[pair->from[at]].block) < event;
-}
-
-/* If a parameter has no gradient yet, autograd takes the new one, or copies it if something else reads it, too. Returns
- * the event at which a later step would make this copy. It comes after the blocks and frees that both steps have before
- * it. `otherwise`: the result if the steps have nothing in common. */
-static uint32_t copied_at(const struct finder *f, const struct pair *pair, size_t gradient, uint32_t otherwise)
-{
-    size_t before = gradient, after = gradient + 1;
-    while (before && gradient - before < COPY_FAR && pair->to[before - 1] == SIZE_MAX)
-        before--;
-    while (after < pair->first.count && after - gradient < COPY_FAR && pair->to[after] == SIZE_MAX)
-        after++;
-    if (!before || pair->to[before - 1] == SIZE_MAX || pair->later.at[pair->to[before - 1]].born < otherwise)
-        return otherwise;
-    uint32_t made = pair->later.at[pair->to[before - 1]].born + 1;
-    uint32_t end = made + COPY_FAR, most = (uint32_t)f->model->events.count;
-    if (after < pair->first.count) end = pair->to[after] == SIZE_MAX ? made : pair->later.at[pair->to[after]].born;
-    if (end > most) end = most;
-    for (uint32_t event = made; event < end; event++) {
-        bool frees = f->model->events.type[event] == MP_EVENT_FREE;
-        if (frees && was_freed_before(f, pair, f->model->events.subject[event], pair->first.at[gradient].born))
-            made = event + 1;
-    }
-    return made;
-}
-
-/* Adds the copy, and a temporary of copying that is made after it and freed at once. */
-static void add_copy(struct finder *f, const struct pair *pair, size_t gradient, uint32_t begin, uint32_t end,
-                     struct mp_change *change)
-{
-    const struct made *first = &pair->first;
-    const struct mp_edit_extra copy = {
-        .bytes = first->at[gradient].bytes, .made = copied_at(f, pair, gradient, begin), .freed = end};
-    mp_vec_add(&change->edits.extras, copy);
-    for (size_t i = gradient + 1; i < first->count && pair->to[i] == SIZE_MAX && !first->at[i].fixed; i++) {
-        if (i + 1 < first->count && end_of(f, first->at[i].block) > first->at[i + 1].born) break;
-        const struct mp_edit_extra passing = {
-            .bytes = first->at[i].bytes, .made = copy.made, .freed = copy.made, .made_rank = 1, .freed_rank = 2};
-        mp_vec_add(&change->edits.extras, passing);
-    }
-}
-
-/* A step may add to existing gradients. Without them, the added block would become the gradient, or autograd would copy
- * it. The step that made the gradients shows which. `found`, by gradient: 0 not asked yet, 1 copied, 2 the added block
- * itself. False if steps differ, for instance when optimizers take turns. */
-static bool stand_in(struct finder *f, const struct pair *pair, size_t update, const uint32_t *number,
-                     unsigned char *found, struct mp_change *change)
-{
-    uint32_t end = event_of(f, update), begin = f->updates.at[update - 1].backward;
-    for (size_t i = 0; i < pair->first.count; i++) {
-        const struct mp_step_block *gradient = &pair->first.at[i];
-        if (!number[gradient->block] || end_of(f, gradient->block) < end) continue;
-        unsigned char *is = &found[number[gradient->block]];
-        bool is_there = pair->to[i] != SIZE_MAX;
-        if (*is && *is != 1 + is_there) return false;
-        *is = (unsigned char)(1 + is_there);
-        if (is_there)
-            mp_change_end(change, pair->later.at[pair->to[i]].block, end);
-        else
-            add_copy(f, pair, i, begin, end, change);
-    }
-    return true;
-}
-
-/* The event that frees the last of a step's kept gradients; 0: the step made none. */
-static uint32_t last_kept(const struct finder *f, const struct made *made, const uint32_t *number)
-{
-    uint32_t last = 0;
-    for (size_t i = 0; i < made->count; i++) {
-        uint32_t block = made->at[i].block;
-        if (number[block] && end_of(f, block) > last) last = end_of(f, block);
-    }
-    return last;
-}
-
-/* `number`: by block, 1 + the index of a kept gradient; `count` gradients. False: the steps differ. */
-static bool replace_kept(struct finder *f, const uint32_t *number, size_t count, struct mp_change *change)
-{
-    struct pair pair = {0};
-    unsigned char *found = mp_alloc_zeroed(count + 1, 1);
-    bool steady = true;
-    size_t births = 0;
-    for (size_t first = 0; steady && count && first + 1 < f->updates.count; first++) {
-        find_made(f, first, number, &pair.first);
-        uint32_t last = last_kept(f, &pair.first, number);
-        if (!last) continue;
-        steady = ++births <= MOST_BIRTHS;
-        for (size_t at = first + 1; steady && at < f->updates.count && event_of(f, at - 1) < last; at++) {
-            if (f->updates.at[at - 1].backward > event_of(f, at)) continue;
-            find_made(f, at, number, &pair.later);
-            align(&pair);
-            steady = stand_in(f, &pair, at, number, found, change);
+    const struct mp_model_blocks *blocks = &f->model->blocks;
+    MP_VEC(struct keepers) keepers = {0};
+    struct mp_map by_key = {0}; /* 1 + the index */
+    size_t current = 0;
+    for (uint32_t block = 0; block <= blocks->count; block++) {
+        bool ours = block < blocks->count && is_ours(f, block);
+        size_t update = ours ? update_after(f, blocks->alloc_event[block]) : f->updates.count;
+        if (!ours && block < blocks->count) continue;
+        for (; current < update; current++) {
+            mp_vec_each (struct keepers, at, &keepers) {
+                const struct mp_edit_extra extra = {.bytes = at->bytes,
+                                                    .made = current ? f->updates.at[current - 1].backward : MP_NONE,
+                                                    .freed = event_of(f, current)};
+                for (; at->seen < at->kept && extra.made < extra.freed; at->seen++)
+                    mp_vec_add(&change->edits.extras, extra);
+                at->seen = 0;
+            }
+        }
+        if (block == blocks->count || !mp_phase_is_backward(mp_phase_of_block(&f->phases, f->model, block))) continue;
+        uint64_t *at = mp_map_at(&by_key, blocks->bytes[block] << 24 ^ mp_model_module(f->model, block), NULL);
+        if (number[block] && !*at) {
+            mp_vec_add(&keepers, ((struct keepers){.bytes = blocks->bytes[block]}));
+            *at = keepers.count;
+        }
+        struct keepers *of = *at ? &keepers.at[*at - 1] : NULL;
+        if (of && number[block]) {
+            of->kept++;
+            of->seen++;
+        } else if (of && of->seen < of->kept && end_of(f, block) < event_of(f, update)) {
+            of->seen++;
+            mp_change_end(change, block, event_of(f, update));
         }
     }
-    mp_vec_free(&pair.first);
-    mp_vec_free(&pair.later);
-    free(pair.to);
-    free(pair.from);
-    free(found);
-    return steady;
+    mp_map_free(&by_key);
+    mp_vec_free(&keepers);
+}
+
+/* True if autograd made the block itself: a copy of a gradient that something else uses, too, or room for copying. */
+static bool is_copy(const struct mp_model *model, const struct mp_operations *log, uint32_t block)
+{
+    uint32_t by = block < model->blocks.count ? log->made_by[block] : 0;
+    return by && log->ops.at[by - 1].node && strstr(mp_model_text(model, log->ops.at[by - 1].node), ACCUMULATES);
+}
+
+/* A step that adds to a kept gradient makes a block for that. Without the kept one, autograd takes this block, or
+ * copies it if it copied the kept one. `number`: by block, nonzero for a kept gradient. */
+static void replace_kept(struct finder *f, const uint32_t *number, struct mp_change *change)
+{
+    const struct mp_model *model = f->model;
+    struct mp_operations log = {0};
+    uint32_t *done = mp_alloc_zeroed(model->blocks.count + 1, sizeof *done); /* 1 + the last step */
+    mp_operations_find(model, &log);
+    mp_vec_each (const struct mp_operation, op, &log.ops) {
+        uint32_t kept = MP_NONE, added = MP_NONE, at = mp_model_events_before(model, op->ended_ns, false);
+        size_t update = update_after(f, at);
+        if (!op->node || !strstr(mp_model_text(model, op->node), ACCUMULATES)) continue;
+        for (size_t i = op->first; i < op->first + op->count; i++) {
+            uint32_t block = log.uses[i]->block;
+            if (log.uses[i]->how & MP_USE_WRITTEN && number[block]) kept = block;
+            if (!(log.uses[i]->how & MP_USE_WRITTEN)) added = block;
+        }
+        if (kept == MP_NONE || added == MP_NONE || update == f->updates.count || done[kept] == update + 1 ||
+            update_after(f, model->blocks.alloc_event[kept]) == update)
+            continue;
+        done[kept] = (uint32_t)update + 1;
+        const struct mp_edit_extra copy = {
+            .bytes = model->blocks.bytes[kept], .made = at, .freed = event_of(f, update)};
+        if (is_copy(model, &log, kept))
+            mp_vec_add(&change->edits.extras, copy);
+        else
+            mp_change_end(change, added, event_of(f, update));
+        for (uint32_t room = kept + 1; is_copy(model, &log, room - 1) && is_copy(model, &log, room) && !number[room];
+             room++) {
+            const struct mp_edit_extra passing = {
+                .bytes = model->blocks.bytes[room], .made = at, .freed = at, .made_rank = 1, .freed_rank = 2};
+            mp_vec_add(&change->edits.extras, passing);
+        }
+    }
+    mp_operations_free(&log);
+    free(done);
 }
 
 /* Gradients that live to the end, while more are freed between two backwards, belong to parameters that no optimizer
@@ -416,8 +313,10 @@ static void find_gradients(struct finder *f)
             freed.edits.ends.at[i].gone = true;
         freed.module = find_frozen(f, &freed);
         freed.flows = freed.module && !mp_graphs_freeze(f->model, f->history, &f->phases, freed.module, &freed);
-    } else if (!replace_kept(f, number, count, &freed)) {
-        freed.edits.ends.count = freed.edits.extras.count = 0;
+    } else if (f->model->uses.count) {
+        replace_kept(f, number, &freed);
+    } else {
+        replace_alike(f, number, &freed);
     }
     propose(f, &late);
     propose(f, &freed);
