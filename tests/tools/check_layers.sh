@@ -79,6 +79,11 @@ case $said in "units in a circle: "*"src/base/buffer.h includes base/json.h"*) ;
 refused base/units.h 'void mp_json_start(struct mp_json *json, struct mp_buffer *out);'
 case $said in *"src/base/units.h declares mp_json_start() of base/json.c"*) ;; *) held [ "$said" = "units.h" ] ;; esac
 
+# A struct of more than 40 members is refused.
+refused base/units.h "struct crowd { $(for i in $(seq 41); do printf 'int m%d; ' "$i"; done)
+};"
+case $said in *"src/base/units.h: struct crowd has 41 members"*) ;; *) held [ "$said" = "struct" ] ;; esac
+
 # named FILE TEXT: a string that names PyTorch's code is refused there, but not in a comment.
 named() {
     refused "$1" "/* \"$2\" */ static const char name[] = \"$2\";"
