@@ -13,7 +13,7 @@ import types
 from libmemprof_torch import holders_names as naming
 
 FILL = {"append", "appendleft", "add", "insert", "extend", "extendleft", "update", "setdefault", "put", "put_nowait"}
-DROP = {"pop", "popleft", "popitem"}
+DROP = {"pop", "popleft", "popitem", "clear"}
 FILL_FIRST = {"heappush", "insort"}  # functions that fill their first argument
 NOT_BETWEEN = {"PUSH_NULL", "EXTENDED_ARG", "CACHE"}
 CODES_MOST = 20_000
@@ -78,14 +78,18 @@ class Filled:
         return found.pop() if len(found) == 1 else None
 
     def bound_of(self, what, name, of, of_entries, sizes):
-        """The bound that code sets which fills the container: it compares the container's len() and drops entries, or its
-        keys are remainders. `sizes`: numbers of its owner, by name. 0: the bound's value is not visible. None: no such code, or it is unknown."""
+        """The bound that code sets: it compares the container's len() and drops entries, or its keys are remainders. `sizes`:
+        numbers of its owner, by name. 0: the bound's value is not visible, or code elsewhere drops entries of such an
+        attribute. None: no such code, or it is unknown."""
         found = set()
-        for code in self._codes_for(what, of) if not of_entries else ():
+        own = list(self._codes_for(what, of)) if not of_entries else []
+        functions = [code for code, _ in self._codes if code.co_varnames[:1] != ("self",)] if what == ATTRIBUTE else []
+        for place, code in enumerate(own + functions if own else ()):
             if name in (*code.co_names, *code.co_varnames, *code.co_cellvars, *code.co_freevars):
                 if self._out_of_time():
                     return None
-                found.update(_bounds_in(code, name, _NAMED_BY[what]))
+                bounds = _bounds_in(code, name, _NAMED_BY[what])
+                found.update(bounds if place < len(own) else {0} if bounds and not found else ())
         values = {self._value_of(bound, sizes) for bound in found}
         return None if not values else values.pop() if len(values) == 1 else 0
 
@@ -228,9 +232,6 @@ def _loads_number(each):
 def _bounds_in(code, name, named_by):
     """The bounds that the code sets for the container: numbers, or (kind, name, code) of what they are loaded from."""
     some = [each for each in dis.get_instructions(code) if each.opname not in NOT_BETWEEN]
-    fills = _lines_that_fill(code, name, named_by)
-    if not fills or not fills[0]:
-        return set()
 
     def is_container(each):
         return each.opname.startswith(named_by) and each.argval == name

@@ -36,15 +36,34 @@ static bool are_stacks_bounded(const struct mp_holders *holders, const uint32_t 
     return true;
 }
 
+/* The number of events before the site's look. */
+static uint32_t events_until(const struct mp_model *model, const struct mp_holders_site *site)
+{
+    return site->look < model->looks.count ? mp_model_events_before(model, model->looks.at[site->look].time_ns, true)
+                                           : (uint32_t)model->events.count;
+}
+
+/* True if code has dropped some of the site's blocks before the look, a later step than made them, and the others still
+ * grew. A program that ends drops all of them. */
+static bool dropped_some(const struct mp_model *model, const struct mp_steps *steps, const struct mp_holders_site *site)
+{
+    const struct mp_model_blocks *blocks = &model->blocks;
+    uint32_t until = events_until(model, site);
+    for (size_t i = 0; i < blocks->count; i++)
+        if (blocks->stack[i] == site->stack && blocks->track[i] == site->track && blocks->alloc_event[i] != MP_NONE &&
+            blocks->free_event[i] < until &&
+            mp_step_of(steps, blocks->alloc_event[i]) + 1 < mp_step_of(steps, blocks->free_event[i]))
+            return true;
+    return false;
+}
+
 /* The number of steps in which blocks of the site were born that lived at its look. */
 static uint64_t births_at_look(const struct mp_model *model, const struct mp_steps *steps,
                                const struct mp_holders_site *site)
 {
     const struct mp_model_blocks *blocks = &model->blocks;
-    uint32_t until = (uint32_t)model->events.count, last = MP_NONE;
+    uint32_t until = events_until(model, site), last = MP_NONE;
     uint64_t births = 0;
-    if (site->look < model->looks.count)
-        until = mp_model_events_before(model, model->looks.at[site->look].time_ns, true);
     for (size_t i = 0; i < blocks->count; i++) {
         uint32_t born = blocks->alloc_event[i];
         if (blocks->stack[i] != site->stack || blocks->track[i] != site->track || born == MP_NONE || born >= until ||
@@ -68,7 +87,7 @@ static void leak_bound(const struct mp_model *model, const struct mp_steps *step
     const struct mp_holder *holder = holder_of(holders, finding->held);
     if (!holder || !are_stacks_bounded(holders, stacks, finding)) return;
     if (!mp_holder_is_bounded(holder, &entries, &most)) {
-        if (!may_fill(holder, finding) || finding->why.freed) return; /* what dropped entries did not stop it */
+        if (!may_fill(holder, finding) || dropped_some(model, steps, finding->held)) return;
         finding->class = MP_LEAK_BOUNDED;
         finding->entries = holder->blocks;
         return;

@@ -29,6 +29,55 @@ class Buffer:
             self.items.popitem(last=False)
 
 
+class Window:
+    """`trim` and `flush` drop entries that `add` stores; `reset` is never called."""
+
+    def __init__(self, size):
+        self.kept, self.size = [], size
+
+    def add(self, value, then):
+        self.kept.append(value)
+        if then:
+            then()
+
+    def trim(self):
+        while len(self.kept) > self.size:
+            self.kept.pop(0)
+
+
+class Flushed(Window):
+    def trim(self):
+        if len(self.kept) >= self.size:
+            self.kept.clear()
+
+
+class Series:
+    def __init__(self):
+        self.rows = []
+
+    def add(self, value):
+        self.rows.append(value)
+
+    def last(self):
+        return self.rows[-1] if len(self.rows) > 2 else None
+
+    def reset(self):
+        self.rows.clear()
+
+
+class Log:
+    def __init__(self):
+        self.lines = []
+
+    def add(self, value):
+        self.lines.append(value)
+
+
+def shorten(log):
+    if len(log.lines) > 100:
+        del log.lines[0]
+
+
 def bounded_pop():
     ring = []
     for _, value in steps():
@@ -64,6 +113,18 @@ def bounded_attribute():
         buffer.add(step, value)
 
 
+def bounded_elsewhere():
+    window = Window(100)
+    for _, value in steps():
+        window.add(value, window.trim)
+
+
+def bounded_flush():
+    window = Flushed(90)
+    for _, value in steps():
+        window.add(value, window.trim)
+
+
 def bounded_deque():
     ring = collections.deque(maxlen=200)
     for _, value in steps():
@@ -76,6 +137,19 @@ def unsure_number():
         ring.append(value)
         if len(ring) > int("100"):
             ring.pop(0)
+
+
+def unsure_function():
+    log = Log()
+    for _, value in steps():
+        log.add(value)
+        shorten(log)
+
+
+def leak_uncalled():
+    series = Series()
+    for _, value in steps():
+        series.add(value)
 
 
 def leak_plain():
