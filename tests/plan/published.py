@@ -29,7 +29,8 @@ LEFT_OUT = """data-path vocab-file merge-file save load tensorboard-dir data-cac
 HEAD = """# Against published numbers
 
 Others measured these programs on real GPUs and published the numbers. memprof planned the same without a GPU. {count}
-numbers, {near} of them within 0.3 %; {exact} of Megatron's {megatron} are equal to the byte, and {close} within 64 KiB.
+numbers, {near} of them within 0.3 %; {exact} of Megatron's {megatron} are equal to the byte, and {close} within 64 KiB. One
+number for a program could come within 64 KiB in {reachable} at most: runs of the same program differ by more.
 Kernels of apex and Transformer Engine are replaced by code that takes the same memory. `tests/plan/published.py` makes
 this page from `tests/plan/published.tsv`.
 
@@ -39,14 +40,21 @@ memprof and not repeated.
 WHY = """
 ## Why some are off
 
-* Megatron: its own goldens of equal programs differ by up to 2 MiB between containers. The allocator gives a block up
-  to 1 MiB more than was asked for, by what was free. BERT's vocabulary is not known: 30 522 words are
-  assumed. FP8 kernels of Transformer Engine are not planned yet. T5's golden of the H100 is 13 MB above those of the A100; all are planned on an A100.
+* Megatron: its own goldens of one program differ by container and GPU, by up to 2 MB in GPT, 3 in mixtures of experts
+  (routers), 13 in T5 and 24 in BERT. The allocator gives a block up to 1 MiB more than was asked for, by what was free:
+  tp1_pp2 and tp1_pp4 are off by whole multiples of 512 KiB. tp1_pp2 holds 2 MiB of its 2.5 also
+  after a step. Goldens do not say how much was asked for, so the blocks are not known. It is neither the norm of the
+  parameters that Megatron logs, nor how late a GPU passes events. BERT's vocabulary is not known: 30 522 words are
+  assumed. FP8 kernels of Transformer Engine are not planned yet. All of T5 is planned on an A100.
+* Megatron's numbers are the last rank's. With tensor parallelism the plan is of the first rank of its group, since others
+  train only if that one tells them to.
 * TorchTitan: three of its rows with full checkpoints (32 768 tokens and more) are planned with expandable segments,
   which its script for one machine sets. Without, context parallelism is 3.9 and 2.1 % off. FSDP on 8 and 128 GPUs fits
   only without: with them it is 3.8 and 3.0 % off. TorchTitan does not say which runs used that script.
-* 405B: published with asynchronous tensor parallelism, planned without.
-* Transformers' BERT: `nvidia-smi` in 2022, when optimizers kept gradients through forward. The rest is unexplained.
+* 405B: published with asynchronous tensor parallelism, planned without, and with events that pass at once. With events
+  that pass 100 launches later it is 3.5 % too high ([plans](plan.md)).
+* Transformers' BERT: `nvidia-smi` in 2022, when optimizers kept gradients through forward. It runs in one
+  stream, so events do not matter. The rest is unexplained.
 """
 
 
@@ -62,10 +70,20 @@ def off(row):
     return int(row["planned_bytes"]) / int(row["real_bytes"]) - 1
 
 
+def reachable(table, near=65536):
+    """How many of Megatron's numbers could be met at best, as its runs of one program differ by container and GPU."""
+    runs = {}
+    for row in table:
+        if "Megatron" in row["source"]:
+            runs.setdefault((row["program"].split(",")[0], row["quantity"]), []).append(int(row["real_bytes"]))
+    return sum(max(sum(low <= one <= low + 2 * near for one in own) for low in own) for own in runs.values())
+
+
 def page(table):
     own = [abs(int(row["planned_bytes"]) - int(row["real_bytes"])) for row in table if "Megatron" in row["source"]]
     text = HEAD.format(count=len(table), near=sum(abs(off(row)) <= 0.003 for row in table), megatron=len(own),
-                       exact=own.count(0), close=sum(one <= 65536 for one in own))
+                       exact=own.count(0), close=sum(one <= 65536 for one in own),
+                       reachable=reachable(table))
     source = None
     for row in table:
         if row["source"] != source:
