@@ -91,13 +91,14 @@ double mp_operation_flops(const struct mp_model *model, const struct mp_operatio
         if (use->how & MP_USE_READ && count < READ_MOST) read[count++] = one;
         if (use->how & (MP_USE_MADE | MP_USE_WRITTEN | MP_USE_OUTPUT) && one.dims > made.dims) made = one;
     }
-    if (attends && made.dims == 4) return 4 * elements(&made) * (double)read[0].most[strstr(name, "scaled") ? 2 : 1];
+    if (attends && made.dims == 4 && count)
+        return 4 * elements(&made) * (double)read[0].most[strstr(name, "scaled") ? 2 : 1];
     if (multiplies) return 2 * elements(&made) * summed(&made, read, count);
     for (size_t i = 0; convolves && i < count; i++) { /* the weight's first dimension is the result's second */
         double weight = read[i].dims == made.dims && read[i].most[0] == made.most[1] ? elements(&read[i]) : 0;
         if (weight > 0 && (least <= 0 || weight < least)) least = weight;
     }
-    return made.dims > 1 ? 2 * elements(&made) * least / (double)made.most[1] : 0;
+    return made.dims > 1 && made.most[1] ? 2 * elements(&made) * least / (double)made.most[1] : 0;
 }
 
 void mp_nodes_free(struct mp_nodes *nodes)

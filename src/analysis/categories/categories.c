@@ -15,15 +15,9 @@
 #include "model/rules.h"
 #include "model/stack_facts.h"
 
-#define GRAPH_LEAST 8         /* fewest blocks of a graph, or freed together with one */
-#define SMALL_LEAST 32        /* fewest blocks of small passes if nothing was trained */
-#define GRAPH_PART  4         /* with a graph, a forward pass keeps at least 1/GRAPH_PART of its blocks */
-#define STEADY      (1 << 16) /* bytes: blocks of recurring sizes this large belong to layers, not to other code */
-/* Bytes of PyTorch's cuBLAS workspaces, before Hopper and from Hopper on. They are a large part of small programs, and
- * without native stacks nothing else shows them. */
-#define SMALL_CUBLAS 8519680u
-#define LARGE_CUBLAS 33554432u
-#define MOST_CUBLAS  2 /* blocks of one size: more are parameters */
+#define GRAPH_LEAST 8  /* fewest blocks of a graph, or freed together with one */
+#define SMALL_LEAST 32 /* fewest blocks of small passes if nothing was trained */
+#define GRAPH_PART  4  /* with a graph, a forward pass keeps at least 1/GRAPH_PART of its blocks */
 
 /* The number of blocks of a size; sorted by size. */
 struct size_count {
@@ -42,7 +36,6 @@ struct finder {
     unsigned char *known; /* by block: enum mp_category */
     const struct mp_stack_facts *facts;
     uint32_t *line;      /* find_lines() */
-    bool stays;          /* find_staying() */
     bool trains, infers; /* some turn is backward; some turn is inference */
 };
 
@@ -73,22 +66,11 @@ static bool was_before(const struct finder *f, uint32_t block)
     return f->model->blocks.alloc_event[block] == MP_NONE;
 }
 
-/* True if the block is freed after all allocations, as the program ends. Blocks from before the recording count only if
- * all of them are freed then. */
+/* True if the block is freed after all allocations, as the program ends. */
 static bool lives_to_the_end(const struct finder *f, uint32_t block)
 {
     uint32_t freed = f->model->blocks.free_event[block], last = f->phases->last_alloc;
-    return freed == MP_NONE || (last != MP_NONE && freed > last && !(f->stays && was_before(f, block)));
-}
-
-/* True if a block from before the recording lives at the end. */
-static bool find_staying(const struct finder *f)
-{
-    for (uint32_t i = 0; i < f->model->blocks.count; i++)
-        if (was_before(f, i) && is_of_torch(f, i) && f->model->blocks.free_event[i] == MP_NONE &&
-            f->model->blocks.bytes[i] >= STEADY)
-            return true;
-    return false;
+    return freed == MP_NONE || (last != MP_NONE && freed > last);
 }
 
 static enum mp_phase phase_of_free(const struct finder *f, uint32_t block)
@@ -345,31 +327,6 @@ bool mp_guesses_is_previous(const struct mp_guesses *guesses, const struct mp_mo
 
 /* ---- freed blocks */
 
-/* By line: bytes of the blocks freed there, by category. */
-struct votes {
-    uint64_t bytes[MP_CATEGORIES];
-};
-
-static unsigned winner(const struct votes *votes)
-{
-    unsigned best = MP_CATEGORY_NONE;
-    for (unsigned i = 1; i < MP_CATEGORIES; i++)
-        if (votes->bytes[i] > (best ? votes->bytes[best] : 0)) best = i;
-    return best;
-}
-
-static struct votes *count_votes(const struct finder *f)
-{
-    const struct mp_model *model = f->model;
-    struct votes *votes = mp_alloc_zeroed(model->frames.count + 1, sizeof *votes);
-    for (uint32_t i = 0; i < model->blocks.count; i++) {
-        uint32_t stack = mp_model_freed_at(model, i), line = f->line[stack];
-        if (was_before(f, i) || line == MP_NONE || !f->known[i]) continue;
-        votes[line].bytes[f->known[i]] += model->blocks.bytes[i];
-    }
-    return votes;
-}
-
 /* By block: how many blocks its line freed in a row, without an allocation in between. */
 static uint32_t *count_together(const struct finder *f)
 {
@@ -390,21 +347,14 @@ static uint32_t *count_together(const struct finder *f)
     return together;
 }
 
-static unsigned of_freed(const struct finder *f, uint32_t block, const struct votes *votes, uint32_t together)
+static unsigned of_freed(const struct finder *f, uint32_t block, uint32_t together)
 {
-    uint32_t stack = mp_model_freed_at(f->model, block), line = f->line[stack];
-    if (f->facts->of_stack[stack] & MP_FACT_ZEROES) return MP_CATEGORY_GRADIENTS;
+    if (f->facts->of_stack[mp_model_freed_at(f->model, block)] & MP_FACT_ZEROES) return MP_CATEGORY_GRADIENTS;
     enum mp_phase phase = phase_of_free(f, block);
     if (mp_phase_is_backward(phase)) return MP_CATEGORY_ACTIVATIONS;
     if (phase == MP_PHASE_OPTIMIZER) return MP_CATEGORY_OPTIMIZER_STATE;
-    unsigned vote = line == MP_NONE ? MP_CATEGORY_NONE : winner(&votes[line]);
-    if (together < GRAPH_LEAST) {
-        bool passes = vote == MP_CATEGORY_INPUT || vote == MP_CATEGORY_KEPT || vote == MP_CATEGORY_GRADIENTS ||
-                      vote == MP_CATEGORY_TEMPORARY || vote == MP_CATEGORY_ACTIVATIONS || vote == MP_CATEGORY_WORKING;
-        return passes ? vote : MP_CATEGORY_NONE;
-    }
-    bool graphs = f->guesses->passes.count || f->trains;
-    return vote == MP_CATEGORY_KEPT || (f->infers && !graphs) ? MP_CATEGORY_KEPT : MP_CATEGORY_PREVIOUS;
+    if (together < GRAPH_LEAST) return MP_CATEGORY_NONE;
+    return f->infers && !f->guesses->passes.count && !f->trains ? MP_CATEGORY_KEPT : MP_CATEGORY_PREVIOUS;
 }
 
 /* ---- lasting blocks */
@@ -483,26 +433,20 @@ static void guess_lasting(struct finder *f)
 {
     const struct mp_model *model = f->model;
     struct sizes gradients = {0};
-    struct mp_map there = {0}, seen = {0}; /* by size + 1: the number of blocks */
+    struct mp_map seen = {0}; /* by size + 1: the number of blocks */
     bool kept = false, steps = false;
     for (size_t i = 0; i < f->phases->turns.count; i++)
         steps |= f->phases->turns.at[i].phase == MP_PHASE_OPTIMIZER;
     count_gradients(f, &gradients, &kept);
-    for (uint32_t i = 0; i < model->blocks.count; i++)
-        if (is_lasting(f, i)) ++*mp_map_at(&there, model->blocks.bytes[i] + 1, NULL);
     for (uint32_t i = 0; f->phases->any && i < model->blocks.count; i++) {
         uint64_t bytes = model->blocks.bytes[i];
         const struct size_count *one = find_size(&gradients, bytes);
         if (!is_lasting(f, i)) continue;
         uint32_t nth = (uint32_t)(*mp_map_at(&seen, bytes + 1, NULL))++;
-        bool workspace =
-            (bytes == SMALL_CUBLAS || bytes == LARGE_CUBLAS) && !one && *mp_map_find(&there, bytes + 1) <= MOST_CUBLAS;
-        f->guesses->of_block[i] =
-            (unsigned char)(workspace ? MP_CATEGORY_WORKSPACE : of_copy(nth, one ? one->count : 0, kept, steps));
+        f->guesses->of_block[i] = (unsigned char)of_copy(nth, one ? one->count : 0, kept, steps);
     }
     guess_constructed(f, &gradients);
     mp_vec_free(&gradients);
-    mp_map_free(&there);
     mp_map_free(&seen);
 }
 
@@ -518,26 +462,21 @@ static unsigned of_stack(const struct finder *f, uint32_t block)
     return category == MP_CATEGORY_ACTIVATIONS && !f->trains ? MP_CATEGORY_KEPT : category;
 }
 
-static unsigned of_rest(const struct finder *f, uint32_t block, const struct votes *votes, uint32_t together)
+static unsigned of_rest(const struct finder *f, uint32_t block, uint32_t together)
 {
     unsigned guess = f->model->blocks.stack[block] ? of_stack(f, block) : MP_CATEGORY_NONE;
-    return guess || lives_to_the_end(f, block) ? guess : of_freed(f, block, votes, together);
+    return guess || lives_to_the_end(f, block) ? guess : of_freed(f, block, together);
 }
 
 static void guess_rest(struct finder *f)
 {
     const struct mp_model *model = f->model;
-    struct votes *votes = count_votes(f);
     uint32_t *together = count_together(f);
     for (uint32_t i = 0; i < model->blocks.count; i++) {
         unsigned char *guess = &f->guesses->of_block[i];
-        if (!*guess && is_unknown(f, i)) *guess = (unsigned char)of_rest(f, i, votes, together[i]);
-        bool recorded = !was_before(f, i) && is_of_torch(f, i) && !model->labels.count;
-        if (recorded && model->blocks.bytes[i] == SMALL_CUBLAS && lives_to_the_end(f, i))
-            *guess = MP_CATEGORY_WORKSPACE;
+        if (!*guess && is_unknown(f, i)) *guess = (unsigned char)of_rest(f, i, together[i]);
     }
     free(together);
-    free(votes);
 }
 
 void mp_guesses_find(const struct mp_model *model, const struct mp_phases *phases,
@@ -547,7 +486,6 @@ void mp_guesses_find(const struct mp_model *model, const struct mp_phases *phase
     struct finder f = {.model = model, .phases = phases, .guesses = guesses};
     *guesses = (struct mp_guesses){.of_block = mp_alloc_zeroed(model->blocks.count + 1, 1)};
     f.known = mp_alloc_zeroed(model->blocks.count + 1, 1);
-    f.stays = find_staying(&f);
     f.facts = mp_stack_facts(model);
     f.line = find_lines(model);
     find_inference(&f);
