@@ -666,7 +666,10 @@ enum mp_status mp_advise_find(const struct mp_model *model, const struct mp_advi
 
 void mp_advise_add_trials(struct mp_advise *advise)
 {
-    for (enum mp_change_pattern pattern = MP_CHANGE_COLLECT; pattern <= MP_CHANGE_AUTOCAST; pattern++)
+    bool has_garbage = false; /* its run collects after each step, too */
+    mp_vec_each (const struct mp_change, change, &advise->changes)
+        has_garbage |= change->pattern == MP_CHANGE_GARBAGE;
+    for (enum mp_change_pattern pattern = MP_CHANGE_COLLECT + has_garbage; pattern <= MP_CHANGE_AUTOCAST; pattern++)
         mp_vec_add(&advise->changes, ((struct mp_change){.kind = MP_CHANGE_TRIAL, .pattern = pattern}));
 }
 
