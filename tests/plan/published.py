@@ -46,7 +46,7 @@ WHY = """
   2.5 MiB. Goldens do not say how much was asked for, so the blocks are not known. It is neither the norm of the
   parameters that Megatron logs, nor how late a GPU passes events. BERT's vocabulary is the one of 28 996 words: with it
   the bytes after a step are equal, too. FP8 kernels of Transformer Engine are not planned yet.
-  Rows of H100s are planned on an H100; of tp1_pp1_resume on an A100.
+  Rows of H100s are planned on an H100.
 * Megatron's numbers are the last rank's. With tensor parallelism the plan is of the first rank of its group, since others
   train only if that one tells them to.
 * TorchTitan: three of its rows with full checkpoints (32 768 tokens and more) are planned with expandable segments,
