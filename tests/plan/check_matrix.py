@@ -103,7 +103,7 @@ class Matrix(bed.TestCase):
     def test_sizes(self):
         self.plan(["h100-80gb", "b200-180gb"], "SIZES")
 
-    @unittest.skipUnless(LONG and bed.VERSION in (None, "", "2.13.0"), "long, with the newest PyTorch and 2.13")
+    @unittest.skipUnless(LONG and bed.VERSION in (None, "", "2.9.1", "2.13.0"), "long, with the newest PyTorch, 2.13 and 2.9.1")
     def test_programs(self):
         self.plan(list(devices()), "PROGRAMS")
 
