@@ -65,7 +65,7 @@ struct mp_leak_finding {
         uint64_t bytes; /* that each of them left */
         double apart;   /* steps from one to the next */
     } twins;
-    bool regrown;       /* one block, replaced by a larger one in every step */
+    bool regrown;       /* a block or a group, replaced by a larger one in every step */
     bool shared;        /* class hidden: the program's own shared memory, or mapped files, by their counter */
     bool mapped;        /* files that are mapped to be written */
     bool follows;       /* class hidden: it grows less than the recorded blocks, so it may be their Python objects, or

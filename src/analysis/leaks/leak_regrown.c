@@ -27,14 +27,13 @@ static void make_levels(const struct mp_leak_life *lives, size_t count, uint32_t
     }
 }
 
-/* The number of steps that made the place larger. It is 0 if the number of blocks changed since `first`, if a step made
- * the place smaller, or if the place is full. */
+/* The number of steps that made the place larger. It is 0 if a step made the place smaller since `first`, or if the place
+ * is full. */
 static uint32_t count_larger(const struct levels *levels, uint32_t first, uint32_t last)
 {
     uint32_t larger = 0, when = first, widest = 0;
     for (uint32_t k = first + 1; k <= last; k++) {
-        if (levels->blocks[k] != levels->blocks[last]) return 0;
-        if (levels->bytes[k] < levels->bytes[k - 1]) return 0;
+        if (levels->blocks[k] < levels->blocks[k - 1] || levels->bytes[k] < levels->bytes[k - 1]) return 0;
         if (levels->bytes[k] == levels->bytes[k - 1]) continue;
         if (larger++ && k - when > widest) widest = k - when;
         when = k;
@@ -42,16 +41,34 @@ static uint32_t count_larger(const struct levels *levels, uint32_t first, uint32
     return last - when <= 2 * widest ? larger : 0;
 }
 
-/* True if nine in ten blocks lived until their replacement was made. */
+/* True if nine in ten blocks lived until their replacement was made. `at_once`: so many live at each boundary. 0: more
+ * and more do, and the first block of a later step is a replacement. */
 static bool are_replaced(const struct mp_model *model, const struct mp_leak_places *places,
                          const struct mp_leak_place *place, uint32_t at_once)
 {
-    size_t replaced = 0;
-    for (size_t i = 0; i + at_once < place->count; i++) {
-        const uint32_t *block = &places->blocks[place->first + i];
-        replaced += model->blocks.free_event[block[0]] > model->blocks.alloc_event[block[at_once]];
+    const struct mp_leak_life *lives = places->lives + place->first;
+    size_t replaced = 0, old = 0;
+    for (size_t i = 0, next = at_once; i < place->count; i++, next += at_once > 0) {
+        const uint32_t *blocks = &places->blocks[place->first];
+        while (!at_once && next < place->count && lives[next].birth <= lives[i].birth)
+            next++;
+        if (next >= place->count) break;
+        old++;
+        replaced += model->blocks.free_event[blocks[i]] > model->blocks.alloc_event[blocks[next]];
     }
-    return replaced * 10 >= (place->count - at_once) * 9;
+    return replaced * 10 >= old * 9;
+}
+
+/* True if the last step made all blocks that live at its end, more than one. */
+static bool is_of_last_step(const struct mp_leak_places *places, const struct mp_leak_place *place)
+{
+    size_t live = 0;
+    for (size_t i = place->first; i < place->first + place->count; i++) {
+        if (places->lives[i].birth >= places->last || places->lives[i].death < places->last) continue;
+        if (places->lives[i].birth + 1 < places->last) return false;
+        live++;
+    }
+    return live > 1;
 }
 
 bool mp_leak_regrows(const struct mp_model *model, const struct mp_leak_places *places,
@@ -64,9 +81,13 @@ bool mp_leak_regrows(const struct mp_model *model, const struct mp_leak_places *
     while (first && levels.blocks[first - 1] == levels.blocks[last])
         first--;
     uint32_t steps = last - first, at_once = levels.blocks[last];
-    uint32_t larger =
-        steps * 2 >= last && at_once && at_once <= MP_LEAK_REGROWN_MOST ? count_larger(&levels, first, last) : 0;
-    bool yes = larger >= MP_LEAK_BIRTHS && are_replaced(model, places, place, at_once);
+    bool multiply = is_of_last_step(places, place) && steps * 2 < last;
+    for (; multiply && first && levels.blocks[first - 1] && levels.blocks[first - 1] <= levels.blocks[first]; steps++)
+        first--;
+    uint32_t larger = steps * 2 >= last && at_once && (multiply || at_once <= MP_LEAK_REGROWN_MOST)
+                          ? count_larger(&levels, first, last)
+                          : 0;
+    bool yes = larger >= MP_LEAK_BIRTHS && are_replaced(model, places, place, multiply ? 0 : at_once);
     if (yes) {
         *growing = (struct mp_leak_growing){
             .evidence = {.growth = larger < MP_LEAK_REGROWN_STEPS ? MP_GROWTH_FEW : MP_GROWTH_LEAK,

@@ -201,6 +201,46 @@ static struct mp_leaks judge_joined(enum joined how)
     return judge(&world);
 }
 
+enum grouped { ONE_MORE, BOUNDED_GROUP, SAME_NUMBER, GROUP_FREED_FIRST };
+
+/* Each step makes a group of blocks anew, for instance one for each hook of a module. */
+static struct mp_leaks judge_group(enum grouped how)
+{
+    enum { STEPS = 60 };
+    struct world world;
+    uint32_t group[STEPS], count = 0;
+    start(&world);
+    uint32_t hook = world_path(&world, "train.py:main:90 train.py:hook:20", W_TORCH);
+    for (uint32_t step = 0; step < STEPS; step++) {
+        world_begin_step(&world);
+        uint32_t wanted = how == SAME_NUMBER ? 20 : how == BOUNDED_GROUP && step > 20 ? 20 : step + 1;
+        for (uint32_t i = 0; how == GROUP_FREED_FIRST && i < count; i++)
+            world_release(&world, group[i]);
+        for (uint32_t i = 0; i < wanted; i++) {
+            uint32_t before = how != GROUP_FREED_FIRST && i < count ? group[i] : MP_NONE;
+            group[i] = world_alloc(&world, hook, 4096);
+            if (before != MP_NONE) world_release(&world, before);
+        }
+        count = wanted;
+    }
+    return judge(&world);
+}
+
+START_TEST(a_group_made_anew_with_one_more_is_told)
+{
+    struct mp_leaks leaks = judge_group(ONE_MORE);
+    ck_assert_int_eq(leaks.verdict, MP_VERDICT_LEAK);
+    ck_assert_uint_eq(leaks.findings.count, 1);
+    ck_assert(leaks.findings.at[0].regrown);
+    ck_assert_double_eq_tol(leaks.findings.at[0].bytes_per_step, 4096, 1);
+    mp_leaks_free(&leaks);
+    for (enum grouped how = BOUNDED_GROUP; how <= GROUP_FREED_FIRST; how++) {
+        leaks = judge_group(how);
+        ck_assert_int_ne(leaks.verdict, MP_VERDICT_LEAK);
+        mp_leaks_free(&leaks);
+    }
+}
+
 START_TEST(a_buffer_made_anew_and_larger_is_told)
 {
     struct mp_leaks leaks = judge_joined(ALONE);
@@ -431,7 +471,8 @@ START_TEST(whole_repetitions_are_enough)
     }
 }
 
-MP_SUITE("leak_kinds", a_start_is_no_leak, whole_repetitions_are_enough, hidden_growth_is_told, a_second_s_growth_of_the_host_is_no_proof,
-         a_little_hidden_growth_is_not_called_clean, brief_growth_is_not_called_clean, four_readings_tell_nothing,
-         what_is_bounded_or_recorded_is_not_hidden, a_buffer_made_anew_and_larger_is_told, handles_are_counted,
+MP_SUITE("leak_kinds", a_start_is_no_leak, whole_repetitions_are_enough, hidden_growth_is_told,
+         a_second_s_growth_of_the_host_is_no_proof, a_little_hidden_growth_is_not_called_clean,
+         brief_growth_is_not_called_clean, four_readings_tell_nothing, what_is_bounded_or_recorded_is_not_hidden,
+         a_buffer_made_anew_and_larger_is_told, a_group_made_anew_with_one_more_is_told, handles_are_counted,
          a_server_s_threads_overlap, a_thread_of_few_long_steps_leaks_in_those_of_others)
