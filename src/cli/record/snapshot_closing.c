@@ -115,8 +115,9 @@ static void print_unseen(int status)
     if (status) snprintf(failed, sizeof failed, "ended with status %d and ", status);
     mp_message(
         "nothing was recorded and no file written: the command %smade no CUDA calls, PyTorch tensors or blocks of "
-        "memprof.h that memprof could see; for NumPy use memray. If it has such memory: is it static, in a sandbox, of "
-        "another user or root, or does it drop LD_PRELOAD?",
+        "memprof.h that memprof could see; snapshot --host records NumPy's arrays and other large blocks of the C "
+        "allocator. If it has such memory: is it static, in a sandbox, of another user or root, or does it drop "
+        "LD_PRELOAD?",
         failed);
 }
 
@@ -480,12 +481,12 @@ static void print_end(const struct tree *tree)
                    tree->lacking, tree->result->recordings.count, rest, next);
     else
         mp_message("%s; 0 dropped%s%s",
-                   tree->sampled                 ? "a sample of the blocks, whose bytes are estimates"
-                   : tree->scheduled             ? "whole, of what was scheduled"
-                   : tree->result->survivors     ? "whole until then"
+                   tree->sampled                            ? "a sample of the blocks, whose bytes are estimates"
+                   : tree->scheduled                        ? "whole, of what was scheduled"
+                   : tree->result->survivors                ? "whole until then"
                    : mp_refused_any(&tree->result->refused) ? "whole, of what was recorded"
-                   : tree->bounded               ? "all events in the requested part"
-                                                 : "complete",
+                   : tree->bounded                          ? "all events in the requested part"
+                                                            : "complete",
                    rest, next);
 }
 
@@ -531,8 +532,9 @@ static void print_plan(int status)
     for (size_t i = 0; i < sizeof driver / sizeof *driver; i++)
         if (!access(driver[i], F_OK)) return;
     if (status > 0 && status <= 125)
-        mp_message("the command failed, and no driver of NVIDIA is here: if it needs a GPU, memprof plan -- COMMAND runs it "
-                   "without one");
+        mp_message(
+            "the command failed, and no driver of NVIDIA is here: if it needs a GPU, memprof plan -- COMMAND runs it "
+            "without one");
 }
 
 bool mp_snapshot_report(const struct mp_collector_result *result, const struct mp_collector_options *options,
