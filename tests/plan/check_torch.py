@@ -353,6 +353,18 @@ class OutOfMemory(bed.TestCase):
         self.assertEqual(run.truth["failure"], "OutOfMemoryError")
         self.assertIn("OUT OF MEMORY on cuda:0/torch: asked for 1.00 GiB", run.said)
         self.assertIn("does not fit: memory ran out 1 time, with 7.00 GiB reserved and 7.00 GiB allocated", run.said)
+        self.assertNotIn("capacity: parameters", run.said)
+
+    def test_weights_that_do_not_fit(self):
+        run = self.execute("import torch\nlayers = [torch.nn.Linear(8192, 8192, bias=False, device='cuda', "
+                           "dtype=torch.float16) for _ in range(40)]\n",
+                           how="plan", options=["--device", "2GiB"], status=1)
+        self.assertIn("cause: capacity", run.said)
+        self.assertNotIn("fragmentation", run.said.replace("to avoid fragmentation", ""))
+        self.assertRegex(run.said, "capacity: parameters alone took 1.38 GiB of 1.50 GiB")
+        self.assertIn("weights of fewer bits, or on several devices", run.said)
+        self.assertIn("Next: the same command with a larger --device", run.said)
+        self.assertNotIn("plan --advise", run.said)
 
 
 if __name__ == "__main__":

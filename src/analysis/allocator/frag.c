@@ -98,7 +98,18 @@ static uint64_t free_inside(const struct mp_model *model, const struct mp_frag *
     return MP_BYTES_UNKNOWN;
 }
 
-/* The device's free memory when the request failed: from PyTorch's note, else from readings of the device. */
+/* What a planned program's own context and libraries take outside of its allocator; 0: it was not planned. */
+static uint64_t planned_outside(const struct mp_model *model)
+{
+    struct mp_plan plan;
+    mp_plan_find(model, &plan);
+    uint64_t bytes = plan.planned ? plan.estimated_bytes : 0;
+    mp_plan_free(&plan);
+    return bytes;
+}
+
+/* The device's free memory when the request failed: from PyTorch's note, else from readings of the device. An early
+ * reading lacks the context or what libraries take, for which a plan leaves room. */
 static uint64_t free_outside(const struct mp_model *model, uint16_t track, uint32_t oom)
 {
     struct mp_device_free room;
@@ -107,14 +118,8 @@ static uint64_t free_outside(const struct mp_model *model, uint16_t track, uint3
         mp_device_free_follow(&room, event);
     uint64_t now = mp_device_free_now(&room);
     if (now == MP_BYTES_UNKNOWN) return now;
-    uint64_t beyond = room.total - room.handed_out.bytes - now, left_out = 0;
-    struct mp_plan plan; /* an early reading lacks the context, for which a plan leaves room */
-    mp_plan_find(model, &plan);
-    for (size_t i = 0; plan.planned && i < plan.estimated.count; i++) {
-        uint64_t bytes = plan.estimated.at[i].bytes;
-        if (bytes != MP_BYTES_UNKNOWN && bytes > beyond) left_out = plan.estimated_bytes - beyond;
-    }
-    mp_plan_free(&plan);
+    uint64_t beyond = room.total - room.handed_out.bytes - now, planned = planned_outside(model);
+    uint64_t left_out = planned > beyond ? planned - beyond : 0;
     return now > left_out ? now - left_out : 0;
 }
 
@@ -181,7 +186,8 @@ static enum mp_status find_cause(const struct mp_model *model, const struct mp_t
     if (status) return status;
     uint64_t missing = covered ? oom->requested : oom->requested - free_bytes - least;
     bool others_known = total != MP_BYTES_UNKNOWN && frag->known && known;
-    uint64_t others = others_known && total > held + least ? total - held - least : 0;
+    uint64_t own = held + least + planned_outside(model);
+    uint64_t others = others_known && total > own ? total - own : 0;
     if (leaking >= missing)
         oom->cause = MP_OOM_LEAK;
     else if (oom->would_fit.count)

@@ -148,8 +148,8 @@ static uint64_t autotuning_bytes(const struct mp_model *model, uint16_t track)
     return bytes;
 }
 
-/* Prints "parameters 5.6 GiB, activations 38.9 GiB, ..." and the time. */
-static void print_peak(const struct mp_model *model, uint16_t track)
+/* Prints "parameters 5.6 GiB, activations 38.9 GiB, ..." and the time. Returns the bytes of parameters. */
+static uint64_t print_peak(const struct mp_model *model, uint16_t track)
 {
     struct mp_peak peak;
     struct mp_peak_query ask = {
@@ -159,11 +159,12 @@ static void print_peak(const struct mp_model *model, uint16_t track)
     mp_peak_find(model, &ask, &peak);
     struct mp_buffer text = {0};
     char bytes[MP_UNIT_TEXT], moment[MP_UNIT_TEXT];
+    uint64_t parameters = 0;
     for (size_t i = 0; i < peak.categories.count; i++) {
         const struct mp_site *one = &peak.categories.at[i];
-        mp_buffer_printf(&text, "%s%s %s", i ? ", " : "",
-                         one->group == MP_NONE ? "other" : mp_intern_get(&peak.categories.groups, one->group, NULL),
-                         mp_format_bytes(bytes, one->bytes));
+        const char *name = one->group == MP_NONE ? "other" : mp_intern_get(&peak.categories.groups, one->group, NULL);
+        mp_buffer_printf(&text, "%s%s %s", i ? ", " : "", name, mp_format_bytes(bytes, one->bytes));
+        if (!strcmp(name, "parameters")) parameters = one->bytes;
     }
     char step[48] = "";
     if (peak.step) snprintf(step, sizeof step, ", in step %u", peak.step);
@@ -177,6 +178,7 @@ static void print_peak(const struct mp_model *model, uint16_t track)
     mp_buffer_free(&text);
     mp_peak_free(&peak);
     mp_categories_free(categories);
+    return parameters;
 }
 
 /* The source text of `line`, cut to `bytes`; "": the file cannot be read. */
@@ -436,17 +438,33 @@ static size_t find_worst(const struct mp_collector_result *result, const struct 
     return found;
 }
 
-static void print_program(const struct mp_model *model, const struct mp_plan_outcome *outcome,
+/* True if memory ran out while parameters alone filled it, so that no setting and no smaller batch would help. They
+ * take 95 % of what was reserved, and three quarters of the room: the failed request wanted the rest. */
+static bool weights_fill(const struct mp_plan_outcome *outcome, uint64_t parameters, uint64_t room)
+{
+    return outcome->ooms && parameters >= outcome->reserved / 20 * 19 && parameters >= room / 4 * 3;
+}
+
+/* Prints what the plan of a program says. Returns whether its weights alone fill the memory. */
+static bool print_program(const struct mp_model *model, const struct mp_plan_outcome *outcome,
                           const struct mp_plan_device *device, const struct mp_plan *plan, int exit_status)
 {
     print_fit(outcome, device, plan, exit_status);
-    if (!plan->xla.limit) print_peak(model, find_track(model));
+    uint64_t room = device->total - device->context;
+    uint64_t parameters = plan->xla.limit ? 0 : print_peak(model, find_track(model));
+    bool filled = weights_fill(outcome, parameters, room);
+    char taken[MP_UNIT_TEXT], all[MP_UNIT_TEXT];
+    if (filled)
+        mp_message("capacity: parameters alone took %s of %s; less is needed with weights of fewer bits, or on several "
+                   "devices (tensor parallelism, FSDP)",
+                   mp_format_bytes(taken, parameters), mp_format_bytes(all, room));
     print_read_backs(model, plan);
     print_unknown(model, plan);
     if (plan->world > 1)
         mp_message(
             "rank %u of %u, alone: buffers for data of the other ranks kept their contents%s", plan->rank, plan->world,
             exit_status && plan->rank ? "; files that rank 0 makes may be missing: plan it first, or --rank all" : "");
+    return filled;
 }
 
 /* A server's own numbers say all. If it does not fit, they are the last line. */
@@ -465,6 +483,7 @@ static bool print_one(const struct mp_collector_result *result, size_t worst, co
     }
     mp_plan_find(model, &plan);
     judge(model, &plan, device, &outcome);
+    bool filled = false;
     bool planned = outcome.has_device || print_nothing(&plan, device, outcome.begun, result->exit_status);
     if (outcome.has_device) {
         bool lacks = find_server(model, result, worst, &server);
@@ -472,19 +491,20 @@ static bool print_one(const struct mp_collector_result *result, size_t worst, co
         mp_message("planned on %s (%s for the program; %snothing was computed)", device->key,
                    mp_format_bytes(room, device->total - device->context),
                    mp_plan_framework(&plan, framework, sizeof framework));
-        if (!server.size) print_program(model, &outcome, device, &plan, result->exit_status);
+        if (!server.size) filled = print_program(model, &outcome, device, &plan, result->exit_status);
         if (mp_plan_device_is_estimate(device))
             mp_message("no %s was read: its total of %s is an %s", device->key, mp_format_bytes(room, device->total),
                        device->source);
         if (!lacks && server.size) mp_message("%.*s", (int)server.size, (const char *)server.data);
         mp_shown_path(shown, path);
-        mp_message(server.size                             ? "%s.   Next: memprof report %s"
-                   : !plan.has_torch && !*plan.xla.version ? "%s.   Next: memprof report %s"
-                   : outcome.fits
-                       ? "%s.   Next: memprof report %s, or memprof plan --size batch=N for the largest batch"
-                       : "%s.   Next: the same command with plan --advise, which plans the changes that may "
-                         "make it fit",
-                   shown, shown);
+        mp_message(
+            server.size                             ? "%s.   Next: memprof report %s"
+            : !plan.has_torch && !*plan.xla.version ? "%s.   Next: memprof report %s"
+            : outcome.fits ? "%s.   Next: memprof report %s, or memprof plan --size batch=N for the largest batch"
+            : filled ? "%s.   Next: the same command with a larger --device; memprof plan --device list names them"
+                     : "%s.   Next: the same command with plan --advise, which plans the changes that may "
+                       "make it fit",
+            shown, shown);
         if (lacks) mp_message("%.*s", (int)server.size, (const char *)server.data);
     }
     mp_buffer_free(&server);
