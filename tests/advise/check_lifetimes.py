@@ -57,6 +57,17 @@ def evaluate():
     return logits
 result = evaluate()
 """
+EVALUATES = """
+import sys
+import torch
+from torch import nn
+model = nn.Sequential(*[layer for _ in range(8) for layer in (nn.Linear(256, 256), nn.LayerNorm(256), nn.Tanh())])
+right = 0
+with torch.set_grad_enabled("no_grad" not in sys.argv):
+    for batch in range(12):
+        logits = model(torch.randn(512, 256))
+        right += int(logits.argmax(-1).sum())
+"""
 
 
 @harness.unittest.skipUnless(bench.PYTHON, "no Python here has torch")
@@ -123,6 +134,19 @@ class Lifetimes(harness.TestCase):
         change, *others = harness.answer("advise", path, "--kind", "lifetime")["changes"]
         self.assertEqual((change["pattern"], others), ("no_grad", []))
         self.assertIn("keeps the graphs of 12 forwards", change["text"])
+
+    def test_graphs_of_a_program_that_never_trains(self):
+        """Two graphs at once, of all batches, the last one too."""
+        program, path = self.folder / "program.py", self.folder / "run.mp"
+        program.write_text(EVALUATES)
+        peaks = []
+        for change in (), ("no_grad",):
+            harness.record_whole(path, (bench.PYTHON, program, *change))
+            peaks.append(harness.answer("peak", path)["peak_bytes"])
+            if not change:
+                said = harness.answer("advise", path, *KINDS)["changes"][0]
+        self.assertEqual(said["pattern"], "no_grad")
+        self.assertTrue(bench.is_within(said["saved_bytes"], peaks[0] - peaks[1], 0.05), (said, peaks))
 
     def test_features_that_an_evaluation_keeps_are_no_graph(self):
         program, path = self.folder / "program.py", self.folder / "run.mp"

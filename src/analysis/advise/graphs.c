@@ -36,6 +36,7 @@ struct finder {
     struct saving *savings;  /* by module */
     unsigned char *consumed; /* by turn: a pass whose blocks backward frees */
     unsigned char *trains;   /* by stack: such a pass's caller */
+    unsigned char *wastes;   /* by stack: the caller of a pass whose graph was useless */
     struct mp_change evaluation, batches, halves;
     uint64_t most; /* bytes that the graph keeps in one pass of the evaluation */
     bool trained;  /* some turn is backward */
@@ -219,13 +220,15 @@ static size_t common_gap(const struct finder *f, size_t first, size_t end, size_
 }
 
 /* True if a backward between a pass and the end of its graph may have used the graph, as with retain_graph=True. Other
- * backwards free the blocks of later passes. The graph of a training's last step may live to the end, too. */
+ * backwards free the blocks of later passes. The graph of a training's last step may live to the end, too; so does the
+ * last one of a loop without backward. */
 static bool is_retained(struct finder *f, size_t turn, uint32_t over)
 {
-    unsigned char *trains = &f->trains[caller(f, act_at(f, event_of(f, turn)))];
+    uint32_t by = caller(f, act_at(f, event_of(f, turn)));
+    unsigned char *trains = &f->trains[by];
     bool ends = over == MP_NONE || f->phases->last_alloc == MP_NONE || over > f->phases->last_alloc;
     bool follows = false, other = false; /* a backward runs; it has blocks of another pass */
-    if (ends && (*trains || (over == MP_NONE && !f->trained))) return true;
+    if (ends && (*trains || (over == MP_NONE && !f->trained && !f->wastes[by]))) return true;
     while (f->trained && ++turn < f->phases->turns.count && event_of(f, turn) < over) {
         unsigned phase = f->phases->turns.at[turn].phase;
         if (phase == MP_PHASE_FORWARD) {
@@ -268,6 +271,7 @@ static void look_at_pass(struct finder *f, size_t turn)
         if (i != result && gap_of(f, i, done) == gap && f->acts.at[i].end < freed(f, &f->acts.at[i]))
             mp_change_end(&f->evaluation, f->acts.at[i].block, f->acts.at[i].end);
     f->evaluation.passes++;
+    f->wastes[caller(f, first)] = true;
     if (kept <= f->most) return;
     f->most = f->evaluation.bytes = kept;
     f->evaluation.stack = caller(f, first);
@@ -525,6 +529,7 @@ void mp_graphs_propose(const struct mp_model *model, const struct mp_torch_histo
     f.savings = mp_alloc_zeroed(model->strings.count + 1, sizeof *f.savings);
     f.consumed = mp_alloc_zeroed(phases->turns.count + 1, 1);
     f.trains = mp_alloc_zeroed(model->stacks.count + 1, 1);
+    f.wastes = mp_alloc_zeroed(model->stacks.count + 1, 1);
     find_acts(&f);
     find_consumed(&f);
     for (size_t i = 0; i < phases->turns.count; i++) {
@@ -549,4 +554,5 @@ void mp_graphs_propose(const struct mp_model *model, const struct mp_torch_histo
     free(f.savings);
     free(f.consumed);
     free(f.trains);
+    free(f.wastes);
 }
