@@ -132,7 +132,8 @@ class Lifetimes(harness.TestCase):
         program.write_text(KEEPS_GRAPHS)
         harness.record_whole(path, (bench.PYTHON, program), "--holders")
         change, *others = harness.answer("advise", path, "--kind", "lifetime")["changes"]
-        self.assertEqual((change["pattern"], others), ("no_grad", []))
+        self.assertEqual(change["pattern"], "no_grad")
+        self.assertLessEqual({other["pattern"] for other in others}, {"gradients_kept", "evaluation_batch"}, others)
         self.assertIn("keeps the graphs of 12 forwards", change["text"])
 
     def test_graphs_of_a_program_that_never_trains(self):

@@ -331,7 +331,21 @@ static enum mp_status propose_leaks(const struct adviser *a, struct mp_changes *
     return MP_OK;
 }
 
-/* Drops leaks whose blocks a change of no_grad frees, too: it removes the cause, the graph. */
+/* True if a change of no_grad names the variable that a path leads through. */
+static bool is_named(const struct mp_advise *advise, const char *path)
+{
+    for (size_t i = 0; i < advise->changes.count; i++) {
+        const struct mp_change *change = &advise->changes.at[i];
+        size_t length = change->variable ? strlen(change->variable) : 0;
+        if (change->pattern == MP_CHANGE_NO_GRAD && length && !strncmp(path, change->variable, length) &&
+            strchr("[.", path[length]))
+            return true;
+    }
+    return false;
+}
+
+/* Drops leaks whose blocks a change of no_grad frees, too, and graphs in the variable that it names: it removes the
+ * cause. */
 static void drop_graphs(struct mp_advise *advise, size_t blocks)
 {
     unsigned char *freed = mp_alloc_zeroed(blocks + 1, 1);
@@ -345,7 +359,8 @@ static void drop_graphs(struct mp_advise *advise, size_t blocks)
         size_t others = 0;
         mp_vec_each (const struct mp_edit_end, end, &change->edits.ends)
             others += !freed[end->block];
-        if (change->pattern == MP_CHANGE_LEAK && others * COVERED < change->edits.ends.count)
+        if ((change->pattern == MP_CHANGE_LEAK && others * COVERED < change->edits.ends.count) ||
+            (change->pattern == MP_CHANGE_KEPT_GRAPH && change->variable && is_named(advise, change->variable)))
             free_change(change);
         else
             advise->changes.at[kept++] = *change;
