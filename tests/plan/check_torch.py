@@ -366,6 +366,21 @@ class OutOfMemory(bed.TestCase):
         self.assertIn("Next: the same command with a larger --device", run.said)
         self.assertNotIn("plan --advise", run.said)
 
+    def test_layers_that_do_not_fit_are_no_leak(self):
+        """Each layer is a step, as memprof infers it."""
+        run = self.execute("import torch\nclass Layer(torch.nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+                           "        k = dict(bias=False, device='cuda', dtype=torch.bfloat16)\n"
+                           "        self.q = torch.nn.Linear(8192, 8192, **k)\n        self.k = torch.nn.Linear(8192, 1024, **k)\n"
+                           "        self.up = torch.nn.Linear(8192, 29568, **k)\n"
+                           "        self.down = torch.nn.Linear(29568, 8192, **k)\n"
+                           "model = torch.nn.ModuleList([Layer() for _ in range(80)])\n",
+                           how="plan", options=["--device", "l4"], status=1)
+        self.assertIn("cause: capacity", run.said)
+        self.assertNotIn("leak", run.said)
+        leaks = harness.answer("leaks", run.path)
+        self.assertEqual((leaks["steps"]["source"], leaks["verdict"]), ("inferred", "unknown"))
+        self.assertIn("no module ran yet", leaks["reason"])
+
 
 if __name__ == "__main__":
     bed.main()

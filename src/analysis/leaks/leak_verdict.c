@@ -61,6 +61,9 @@ enum mp_verdict mp_leak_verdict(const struct mp_model *model, const struct mp_st
                              "record with --step-range NAME"
                            : "no steps were found; call libmemprof.step() in the loop, or record with --step-at "
                              "FUNCTION");
+    else if (signs->built)
+        SAY("%zu site%s make%s the parts of a model, and no module ran yet", signs->built, plural(signs->built),
+            signs->built == 1 ? "s" : "");
     else if (!enough)
         SAY("too few steps: %u%s, %u needed", signs->steps,
             steps->guessed ? " inferred from the order of allocations" : "", signs->needed);
@@ -71,7 +74,8 @@ enum mp_verdict mp_leak_verdict(const struct mp_model *model, const struct mp_st
         SAY("%zu site%s growing, may be bounded; record longer to tell", signs->filling,
             signs->filling == 1 ? " is" : "s are");
     else if (signs->garbage)
-        SAY("garbage of %zu site%s waits for Python's collector, which has freed none of it so far; record longer to tell",
+        SAY("garbage of %zu site%s waits for Python's collector, which has freed none of it so far; record longer to "
+            "tell",
             signs->garbage, plural(signs->garbage));
     else if (signs->behind)
         SAY("%zu site%s kept blocks again and again behind the last step, as an evaluation does that keeps its outputs",

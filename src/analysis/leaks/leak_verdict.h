@@ -15,6 +15,7 @@ struct mp_leak_signs {
     size_t behind;                        /* sites that kept blocks after the last step */
     size_t filling;                       /* findings that may be bounded */
     size_t garbage;                       /* findings that Python's collector would free, and has not yet */
+    size_t built;                         /* places that make a model's parts, before any module ran */
     size_t caches;                        /* places that replace a block by a larger one without being leaks */
     uint32_t cache;                       /* stack of one of these */
     bool grows;                           /* the memory between steps rose over the recorded steps */

@@ -30,7 +30,8 @@ struct behind {
 /* Adds a finding of class retained_once for each site whose blocks were made after the last step, again and again, and
  * freed from the event `teardown` on. Returns their number. */
 static size_t leak_find_behind(const struct mp_model *model, const struct mp_steps *steps,
-                           const struct mp_leak_places *places, uint32_t teardown, struct mp_leak_findings *findings)
+                               const struct mp_leak_places *places, uint32_t teardown,
+                               struct mp_leak_findings *findings)
 {
     const struct mp_model_blocks *blocks = &model->blocks;
     uint32_t from = steps->at[steps->count - 1].end;
@@ -101,7 +102,7 @@ static bool leak_is_segment(const struct mp_model *model, const struct mp_leak_p
 }
 
 static enum mp_leak_class leak_classify(const struct mp_model *model, const struct mp_leak_places *places,
-                                    const struct mp_leak_place *place, const struct mp_leak_evidence *evidence)
+                                        const struct mp_leak_place *place, const struct mp_leak_evidence *evidence)
 {
     static const enum mp_leak_class by_kind[MP_KINDS] = {
         [MP_KIND_PINNED] = MP_LEAK_PINNED, [MP_KIND_HANDLE] = MP_LEAK_HANDLE, [MP_KIND_GRAPH] = MP_LEAK_GRAPH_POOL};
@@ -156,7 +157,7 @@ static bool is_work(const struct mp_model *model, const bool *working, uint32_t 
  * the program went on, or if its end is not known. If stacks of the steps have lines of the user, only allocations with
  * such lines count: Python itself allocates as it ends. */
 static uint32_t leak_teardown(const struct mp_model *model, const struct mp_steps *steps,
-                          const struct mp_leak_places *places, const struct mp_window *window)
+                              const struct mp_leak_places *places, const struct mp_window *window)
 {
     const struct mp_step *at = steps->at + places->first_step;
     uint32_t last = places->last, event = window->last;
@@ -225,7 +226,7 @@ static bool is_fragmenting(const struct held *held, uint32_t last, struct mp_lea
 
 /* Adds a finding for each fragmenting track whose allocator reports its total. `only`: MP_TRACK_NONE: all tracks. */
 static void leak_find_fragmentation(const struct mp_model *model, const struct mp_steps *steps, uint16_t only,
-                                const struct mp_leak_places *places, struct mp_leak_findings *findings)
+                                    const struct mp_leak_places *places, struct mp_leak_findings *findings)
 {
     if (!places->enough) return;
     for (uint16_t track = 0; track < model->tracks.count; track++) {
@@ -254,6 +255,7 @@ struct judge {
     uint32_t teardown; /* the event from which on the program only exits */
     bool growth_known, growth_is_general;
     bool one_loop; /* nobody marked the steps, and there is no training: all steps may be one request */
+    bool building; /* and no module ran: all steps may be a model's construction */
     struct mp_leak_signs signs;
     struct mp_leaks *leaks;
 };
@@ -302,6 +304,19 @@ static bool trains(const struct mp_model *model)
         if (file == MP_TORCH_FILE_OPTIMIZES || file == MP_TORCH_FILE_RUNS) return true;
     }
     return false;
+}
+
+/* True if the steps are those of a constructor: nobody marked them, and no module ran yet. For instance a list of
+ * layers is built until memory is short. */
+static bool is_building(const struct judge *judge)
+{
+    const struct mp_model *model = judge->model;
+    const uint32_t *facts = mp_stack_facts(model)->of_stack;
+    for (uint32_t block = 0; judge->one_loop && block < model->blocks.count; block++)
+        if (facts[model->blocks.stack[block]] &
+            (MP_FACT_FORWARD | MP_FACT_BACKWARD | MP_FACT_OPTIMIZER | MP_FACT_CALLS_MODULE))
+            return false;
+    return judge->one_loop;
 }
 
 /* True if all steps may be one request, whose results grow until it ends. Nobody marked the loop, it does not train,
@@ -510,6 +525,11 @@ static void judge_place(struct judge *judge, const struct mp_leak_place *place)
     if (evidence->growth != MP_GROWTH_LEAK) judge_regrown(judge, place, &growing);
     bool grows = evidence->growth == MP_GROWTH_LEAK && judge->signs.steps >= judge->signs.needed;
     if (!grows && take_twins(judge, place, &growing)) return;
+    if (judge->building && evidence->growth != MP_GROWTH_NONE &&
+        (mp_stack_facts(judge->model)->of_stack[place->stack] & MP_FACT_MAKES_PARAMETERS)) {
+        judge->signs.built++;
+        return;
+    }
     if (evidence->growth == MP_GROWTH_NONE || (!growing.regrown && was_cleared(judge, place, evidence->births))) return;
     /* Segments that their blocks need: these have a track of their own. */
     if (leak_is_segment(judge->model, place) && (!grows || are_segments_needed(judge->model, place->track))) return;
@@ -579,6 +599,7 @@ static void find_growing(struct judge *judge)
     if (judge->places.enough)
         judge->teardown = leak_teardown(judge->model, judge->steps, &judge->places, &judge->query->window);
     judge->one_loop = judge->places.enough && !steps_are_given(judge->steps) && !trains(judge->model);
+    judge->building = is_building(judge);
     bool guess = judge->steps->guessed && judge->places.last + 1 < MP_LEAK_GUESSED_STEPS;
     for (size_t i = 0; !guess && i < judge->places.at.count; i++)
         judge_place(judge, &judge->places.at.at[i]);
@@ -589,8 +610,7 @@ static void find_growing(struct judge *judge)
     leaks->places = judge->places.at.count;
     drop_consequences(judge->model, leaks);
     if (judge->places.enough && steps_are_given(judge->steps) && !query->filter)
-        signs->behind =
-            leak_find_behind(judge->model, judge->steps, &judge->places, judge->teardown, &leaks->findings);
+        signs->behind = leak_find_behind(judge->model, judge->steps, &judge->places, judge->teardown, &leaks->findings);
     leaks->causes =
         mp_leak_causes_find(judge->model, judge->steps, leaks->stacks.at, &leaks->holders, &leaks->findings);
     mp_vec_each (const struct mp_leak_finding, finding, &leaks->findings) {
