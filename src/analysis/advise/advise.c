@@ -331,36 +331,34 @@ static enum mp_status propose_leaks(const struct adviser *a, struct mp_changes *
     return MP_OK;
 }
 
-/* True if a change of no_grad names the variable that a path leads through. */
-static bool is_named(const struct mp_advise *advise, const char *path)
+/* True if a path leads through the variable that a change of no_grad names; `named` NULL: none does. */
+static bool is_in(const char *path, const char *named)
 {
-    for (size_t i = 0; i < advise->changes.count; i++) {
-        const struct mp_change *change = &advise->changes.at[i];
-        size_t length = change->variable ? strlen(change->variable) : 0;
-        if (change->pattern == MP_CHANGE_NO_GRAD && length && !strncmp(path, change->variable, length) &&
-            strchr("[.", path[length]))
-            return true;
-    }
-    return false;
+    size_t length = named ? strlen(named) : 0;
+    return path && length && !strncmp(path, named, length) && strchr("[.", path[length]);
 }
 
-/* Drops leaks whose blocks a change of no_grad frees, too, and graphs in the variable that it names: it removes the
- * cause. */
+/* Drops leaks whose blocks a change of no_grad frees, too, and what the variable holds that it names: it removes
+ * the cause. */
 static void drop_graphs(struct mp_advise *advise, size_t blocks)
 {
     unsigned char *freed = mp_alloc_zeroed(blocks + 1, 1);
+    const char *named = NULL; /* there is at most one such change */
     size_t kept = 0;
-    for (size_t i = 0; i < advise->changes.count; i++)
-        for (size_t k = 0;
-             advise->changes.at[i].pattern == MP_CHANGE_NO_GRAD && k < advise->changes.at[i].edits.ends.count; k++)
-            freed[advise->changes.at[i].edits.ends.at[k].block] = 1;
+    mp_vec_each (const struct mp_change, change, &advise->changes) {
+        if (change->pattern != MP_CHANGE_NO_GRAD) continue;
+        named = change->variable;
+        mp_vec_each (const struct mp_edit_end, end, &change->edits.ends)
+            freed[end->block] = 1;
+    }
     for (size_t i = 0; i < advise->changes.count; i++) {
         struct mp_change *change = &advise->changes.at[i];
         size_t others = 0;
         mp_vec_each (const struct mp_edit_end, end, &change->edits.ends)
             others += !freed[end->block];
         if ((change->pattern == MP_CHANGE_LEAK && others * COVERED < change->edits.ends.count) ||
-            (change->pattern == MP_CHANGE_KEPT_GRAPH && change->variable && is_named(advise, change->variable)))
+            ((change->pattern == MP_CHANGE_KEPT_GRAPH || change->pattern == MP_CHANGE_IDLE_VARIABLE) &&
+             is_in(change->variable, named)))
             free_change(change);
         else
             advise->changes.at[kept++] = *change;
