@@ -15,8 +15,8 @@ static bool have_room(struct mp_attach_tables *tables, enum mp_spool_table_id id
     *count = atomic_load(&table->count);
     if (*count + more > atomic_load(&table->committed)) (void)mp_spool_file_grow(tables->spool);
     if (*count + more <= atomic_load(&table->committed)) return true;
-    _Atomic uint64_t *lost =
-        id == MP_TABLE_STRINGS ? &tables->spool->header->losses.lost_strings : &tables->spool->header->losses.lost_stacks;
+    _Atomic uint64_t *lost = id == MP_TABLE_STRINGS ? &tables->spool->header->losses.lost_strings
+                                                    : &tables->spool->header->losses.lost_stacks;
     atomic_fetch_add(lost, 1);
     return false;
 }

@@ -64,7 +64,7 @@ static const struct mp_stack_pattern patterns[] = {
     {MP_FACT_JOINS, "structured_cat_out|(at::_ops::|aten::)(cat|constant_pad_nd)"},
 };
 
-#define PATTERNS  (sizeof patterns / sizeof *patterns)
+#define PATTERNS (sizeof patterns / sizeof *patterns)
 
 const struct mp_stack_pattern *mp_stack_pattern(size_t index)
 {

@@ -166,7 +166,8 @@ static void propose(const struct finder *f, size_t number, struct mp_changes *ch
         known += *is_ended;
         *is_ended = 1;
     }
-    if (change.edits.ends.count && known == change.edits.ends.count) { /* another name of what an earlier change drops */
+    if (change.edits.ends.count &&
+        known == change.edits.ends.count) { /* another name of what an earlier change drops */
         free(change.variable);
         mp_edits_free(&change.edits);
         return;

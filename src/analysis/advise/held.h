@@ -9,5 +9,6 @@
 /* Adds changes; their savings come from a replay later. Causes whose blocks a leak's change in `changes` ends are left
  * out. */
 void mp_held_propose(const struct mp_model *model, uint16_t track, struct mp_changes *changes);
-/* Bytes of PyTorch's blocks at the peak whose holder no look saw, or that are garbage by now; 0 where the program could not look. */
+/* Bytes of PyTorch's blocks at the peak whose holder no look saw, or that are garbage by now; 0 where the program could
+ * not look. */
 uint64_t mp_held_unknown(const struct mp_model *model, uint16_t track);

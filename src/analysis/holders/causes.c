@@ -14,7 +14,7 @@ struct finder {
     uint32_t moment;
     struct mp_phases phases;
     uint64_t *live_of, *counted_of; /* by stack: bytes at the moment; the part of them that has a cause */
-    unsigned char *leaves; /* mp_holders_leave_garbage() */
+    unsigned char *leaves;          /* mp_holders_leave_garbage() */
     struct mp_held_causes *causes;
 };
 

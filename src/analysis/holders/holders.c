@@ -320,8 +320,8 @@ unsigned char *mp_holders_leave_garbage(const struct mp_model *model, uint16_t t
         uint32_t since = row->since < row->look ? row->since : row->look;
         if (blocks->track[row->block] != track || leaves[blocks->stack[row->block]] || since >= model->looks.count)
             continue;
-        leaves[blocks->stack[row->block]] = mp_model_events_before(model, model->looks.at[since].time_ns, true) <= moment &&
-                                            row_awaits_gc(model, row);
+        leaves[blocks->stack[row->block]] =
+            mp_model_events_before(model, model->looks.at[since].time_ns, true) <= moment && row_awaits_gc(model, row);
     }
     return leaves;
 }
@@ -359,7 +359,8 @@ void mp_holders_find_at(const struct mp_model *model, uint16_t track, uint32_t m
     unsigned char *leaves = mp_holders_leave_garbage(model, track, moment);
     for (size_t k = 0; k < holders->sites.count;) {
         const struct mp_holders_site *site = &holders->sites.at[k];
-        bool may_be = site->track != track || leaves[site->stack] || !mp_holder_awaits_gc(&holders->holders.at[site->first]);
+        bool may_be =
+            site->track != track || leaves[site->stack] || !mp_holder_awaits_gc(&holders->holders.at[site->first]);
         if (says_something(holders, site) && may_be)
             k++;
         else
@@ -577,7 +578,8 @@ const char *mp_holders_remedy(const char *note)
 {
     /* The words of python/libmemprof_torch. A look that already had the longest possible time cannot get more. */
     bool of_time = strstr(note, "out of time") || strstr(note, "in time");
-    return of_time && !strstr(note, "(2000 ms)") ? "--budget 2s (in snapshot with --holders) gives looks more time" : NULL;
+    return of_time && !strstr(note, "(2000 ms)") ? "--budget 2s (in snapshot with --holders) gives looks more time"
+                                                 : NULL;
 }
 
 void mp_holders_free(struct mp_holders *holders)

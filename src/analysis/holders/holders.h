@@ -43,8 +43,8 @@ struct mp_holders {
 void mp_holders_find(const struct mp_model *model, bool only_last, struct mp_holders *holders);
 /* For the blocks of a track that live after `moment` events: by site, their holders at the last look that found one.
  * `blocks` and `bytes` of a site count its blocks without a holder, too. If another
- * look knows holders of more of a site's blocks, it counts. Sites without any known holder are left out, and cycles that
- * may have been in use at the moment. */
+ * look knows holders of more of a site's blocks, it counts. Sites without any known holder are left out, and cycles
+ * that may have been in use at the moment. */
 void mp_holders_find_at(const struct mp_model *model, uint16_t track, uint32_t moment, struct mp_holders *holders);
 /* NULL: no block of the stack lived at a look. */
 const struct mp_holders_site *mp_holders_of(const struct mp_holders *holders, uint16_t track, uint32_t stack);
@@ -67,9 +67,9 @@ enum mp_holder_use mp_holder_use(const char *path, uint32_t *line);
 size_t mp_holder_variable(const char *path);
 /* True if Python's collector would free the holder: a cycle that no name leads to. */
 bool mp_holder_awaits_gc(const struct mp_holder *holder);
-/* By stack, 1 if something shows that garbage which a look found was garbage at the moment, too: a look up to then found
- * some of the site's, or the site had freed a block. Objects that die where the program ends are not. The caller frees
- * the bytes. */
+/* By stack, 1 if something shows that garbage which a look found was garbage at the moment, too: a look up to then
+ * found some of the site's, or the site had freed a block. Objects that die where the program ends are not. The caller
+ * frees the bytes. */
 unsigned char *mp_holders_leave_garbage(const struct mp_model *model, uint16_t track, uint32_t moment);
 /* True if the program has switched the collector off. */
 bool mp_holder_gc_is_off(const struct mp_holder *holder);

@@ -80,7 +80,7 @@ static uint64_t births_at_look(const struct mp_model *model, const struct mp_ste
  * If blocks were born in more steps than the container has entries, it is the entries that grow. `stacks`: the stacks
  * of the findings. */
 static void leak_bound(const struct mp_model *model, const struct mp_steps *steps, const struct mp_holders *holders,
-                   const uint32_t *stacks, struct mp_leak_finding *finding)
+                       const uint32_t *stacks, struct mp_leak_finding *finding)
 {
     uint64_t entries, most;
     if (finding->regrown || !mp_leak_is_leak(finding) || finding->class == MP_LEAK_HIDDEN) return;
@@ -173,9 +173,7 @@ static void leak_confide(struct mp_leak_finding *finding, const struct mp_holder
     finding->maybe_request |= awaits_backward(finding, holder);
     finding->missing = missing_fact(finding, holder, guessed);
     bool otherwise = finding->maybe_request || guessed || (finding->twins.whole && !rooted);
-    finding->confidence = otherwise          ? MP_LEAK_POSSIBLE
-                          : finding->missing ? MP_LEAK_PROBABLE
-                                             : MP_LEAK_CERTAIN;
+    finding->confidence = otherwise ? MP_LEAK_POSSIBLE : finding->missing ? MP_LEAK_PROBABLE : MP_LEAK_CERTAIN;
 }
 
 /* The holder of most bytes of a site, if the program is known to hold them; else NULL. */

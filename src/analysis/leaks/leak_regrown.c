@@ -27,8 +27,8 @@ static void make_levels(const struct mp_leak_life *lives, size_t count, uint32_t
     }
 }
 
-/* The number of steps that made the place larger. It is 0 if a step made the place smaller since `first`, or if the place
- * is full. */
+/* The number of steps that made the place larger. It is 0 if a step made the place smaller since `first`, or if the
+ * place is full. */
 static uint32_t count_larger(const struct levels *levels, uint32_t first, uint32_t last)
 {
     uint32_t larger = 0, when = first, widest = 0;
@@ -48,7 +48,7 @@ static bool are_replaced(const struct mp_model *model, const struct mp_leak_plac
 {
     const struct mp_leak_life *lives = places->lives + place->first;
     size_t replaced = 0, old = 0;
-    for (size_t i = 0, next = at_once; i < place->count; i++, next += at_once > 0) {
+    for (size_t i = 0, next = at_once; i<place->count; i++, next += at_once> 0) {
         const uint32_t *blocks = &places->blocks[place->first];
         while (!at_once && next < place->count && lives[next].birth <= lives[i].birth)
             next++;

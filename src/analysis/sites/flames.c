@@ -61,8 +61,8 @@ static bool is_of_log(const struct mp_stack_line *line)
     return line->function && strstr(line->function, "callWithDispatchKeySlowPath");
 }
 
-/* Drops the interpreter's own frames, and those of a log. For one line of Python they change once Python has specialised
- * its instructions. The interpreter's shared object is the one whose frame calls a Python frame. */
+/* Drops the interpreter's own frames, and those of a log. For one line of Python they change once Python has
+ * specialised its instructions. The interpreter's shared object is the one whose frame calls a Python frame. */
 static void drop_interpreter(struct mp_stack_lines *lines)
 {
     const char *interpreter = NULL;

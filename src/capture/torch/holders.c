@@ -21,13 +21,13 @@
  * whose time is not the user's. */
 #define SHARE_OF_RUN  100
 #define SHARE_OF_PLAN 10
-/* A shorter program is taken for one of so many seconds: with --holders its looks may take 1 s, without 0.2 s. Otherwise
- * a short program would have one look, and no holders of its peak. */
+/* A shorter program is taken for one of so many seconds: with --holders its looks may take 1 s, without 0.2 s.
+ * Otherwise a short program would have one look, and no holders of its peak. */
 #define SHARED_LEAST_NS (100 * MP_NS_PER_SECOND)
 #define PEAKS_LEAST_NS  (20 * MP_NS_PER_SECOND)
 /* Looks come at times that grow by a factor, or the peaks of a program's begin would use up the share: whole ones by 2,
- * so that the last one is seldom older than half the run, and others at peaks by 3/2, without --holders by 3. In a short program, whole looks
- * take no more than 2/5 of the share at its begin, and the rest as time passes. */
+ * so that the last one is seldom older than half the run, and others at peaks by 3/2, without --holders by 3. In a
+ * short program, whole looks take no more than 2/5 of the share at its begin, and the rest as time passes. */
 #define WHOLE_TENTHS 20
 #define PEAK_TENTHS  15
 #define PLAIN_TENTHS 30 /* without --holders */
@@ -41,7 +41,7 @@ static _Atomic int64_t blocks, next_blocks = FIRST_BLOCKS, live_bytes, next_peak
 static _Atomic uint64_t began_ns, look_began_ns, spent_ns, took_ns[2];
 static _Atomic uint64_t ran_at_look, ran_at_whole; /* how long the program had run */
 static atomic_bool is_forked;
-static atomic_bool is_short; /* the running look is */
+static atomic_bool is_short;        /* the running look is */
 static _Atomic uint64_t not_before; /* while Python cannot look, events ask for a look only every 100 ms */
 
 _Atomic uint32_t mp_holders_taken;

@@ -576,8 +576,10 @@ static void put_answer(struct mp_text *text, const struct mp_model *model, const
            : advise->replayed                     ? "; none of the tried changes would lower it"
                                                   : "; the recording has no allocations that could be replayed");
     if (advise->unheld)
-        mp_say(text, "; unknown: no look saw what holds `%s` of it; snapshot --holders looks more often, and plan at every "
-                     "peak", mp_bytes(advise->unheld));
+        mp_say(text,
+               "; unknown: no look saw what holds `%s` of it; snapshot --holders looks more often, and plan at every "
+               "peak",
+               mp_bytes(advise->unheld));
     mp_say(text, advise->changes.count ? "\n\n" : "\n");
 }
 
