@@ -531,7 +531,13 @@ static enum mp_status attach_from(struct attached *a, size_t first, struct mp_er
 static enum mp_status attach_all(struct attached *a, struct mp_error *error)
 {
     static const char *const counters[] = {"mp_fork", "mp_exec"};
-    enum mp_status status = attach_from(a, 0, error);
+    enum mp_status status;
+    do { /* again where the thread has ended on which the probes hang */
+        for (size_t i = 0; i < a->links.count; i++)
+            bpf_link__destroy(a->links.at[i]);
+        a->links.count = a->probes = 0;
+        status = attach_from(a, 0, error);
+    } while (status && !a->perf && mp_attach_target_moved(&a->target));
     /* If this fails, children are not counted, and another program in this process's place is not told. */
     for (size_t i = 0; i < 2 && !a->perf && !status; i++)
         a->counters[i] = bpf_program__attach(bpf_object__find_program_by_name(a->object, counters[i]));
