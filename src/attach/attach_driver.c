@@ -31,15 +31,6 @@ const unsigned mp_attach_probe_count = sizeof mp_attach_probes / sizeof *mp_atta
 _Static_assert(sizeof mp_attach_probes / sizeof *mp_attach_probes <= MP_ATTACH_PROBE_MASK + 1,
                "a cookie has their numbers");
 
-bool mp_attach_probe_cookie(unsigned number, unsigned *cookie)
-{
-    const struct mp_attach_probe *probe = &mp_attach_probes[number];
-    if (probe->action == MP_ATTACH_DRIVER && !mp_attach_driver_cookie(probe->call, cookie)) return false;
-    if (probe->action != MP_ATTACH_DRIVER) *cookie = probe->cookie;
-    *cookie |= number;
-    return true;
-}
-
 static struct mp_c10_device device_of(uint64_t word)
 {
     return (struct mp_c10_device){(int8_t)(word & 0xff), (int8_t)(word >> 8 & 0xff)};
@@ -131,10 +122,12 @@ static const struct call {
     [MP_CUDA_MIPMAP_DESTROY] = {true, 0, MP_LIVE_MIPMAP, "", MP_KIND_ARRAY, false},
 };
 
-bool mp_attach_driver_cookie(enum mp_cuda_action action, unsigned *cookie)
+bool mp_attach_probe_cookie(unsigned number, unsigned *cookie)
 {
-    *cookie = calls[action].cookie;
-    return calls[action].probed;
+    const struct mp_attach_probe *probe = &mp_attach_probes[number];
+    bool driver = probe->action == MP_ATTACH_DRIVER;
+    *cookie = (driver ? calls[probe->call].cookie : probe->cookie) | number;
+    return !driver || calls[probe->call].probed;
 }
 
 /* A live block: the action that began it, and for physical memory its handles and mappings. */

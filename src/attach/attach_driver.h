@@ -52,9 +52,6 @@ struct mp_attach_driver {
     struct mp_map handles, lengths; /* handles and lengths of mappings, by address */
 };
 
-/* The cookie for a call's probe (MP_ATTACH_RETURNS and so on); false: the call is not probed. */
-bool mp_attach_driver_cookie(enum mp_cuda_action action, unsigned *cookie);
-
 /* Passes the facts of a call to `book`: none, one, or several if one call unmaps several mappings. */
 typedef void mp_attach_book(void *context, const struct mp_attach_event *event, struct mp_attach_fact *fact);
 void mp_attach_driver_take(struct mp_attach_driver *driver, const struct mp_attach_event *event, mp_attach_book *book,

@@ -61,8 +61,10 @@ static enum mp_status find_track(const struct mp_size_probe *probe, const char *
 
 MP_ORDER_OF_POINTERS(rising, struct mp_size_probe, MP_RISING(batch) ?: MP_COMPARE(a, b))
 
-enum mp_status mp_size_probes_order(const struct mp_size_question *question, const struct mp_size_probe **probes,
-                                    struct mp_size_source *sources, struct mp_error *error)
+/* Sorts the question's probes by batch, and finds the track in each. Both arrays have MP_SIZE_PROBES_MAX members. Fails
+ * with a sentence if a probe is incomplete, failed, or lacks the track. */
+static enum mp_status order_probes(const struct mp_size_question *question, const struct mp_size_probe **probes,
+                                   struct mp_size_source *sources, struct mp_error *error)
 {
     char id[MP_TRACK_ID_MAX];
     const char *name = question->track;
@@ -118,7 +120,7 @@ static void find_device(const struct mp_model *model, uint16_t track, uint64_t r
     mp_device_uses_free(&uses);
 }
 
-struct mp_size_probed mp_size_probe_describe(const struct mp_size_probe *probe, uint16_t track)
+static struct mp_size_probed describe_probe(const struct mp_size_probe *probe, uint16_t track)
 {
     const struct mp_model_track_sum *sum = &probe->model->sums.at[track];
     struct mp_size_probed probed = {.name = probe->name,
@@ -153,21 +155,43 @@ static uint64_t whole_bytes(double bytes)
     return bytes <= 0 ? 0 : bytes < 1e18 ? (uint64_t)bytes : (uint64_t)1e18;
 }
 
-static double last_batch(const struct mp_size_predictor *predictor)
+#define LITTLE_UNSOLVED 0.01 /* share of the largest probe's peak that may be unsolved without notice */
+
+/* The largest relative error at the probes: how far the record lay below and above the prediction. */
+struct error_at_probes {
+    double below, above;
+};
+
+struct predictor {
+    const struct mp_size_plan *plan;
+    const struct mp_size_probed *probed; /* all probes, also those of which the plan is not made */
+    size_t probed_count;
+    uint64_t limit;
+    bool proved;
+    struct error_at_probes error; /* of allocated bytes */
+    /* The caching allocator, if the track is one and the probes say what it reserved. */
+    bool reserves, blocks; /* blocks: blocks: recorded sizes are those of blocks, not of requests */
+    struct mp_size_pool pool;
+    struct mp_torch_settings settings; /* the settings that give the smallest errors at the probes */
+    struct error_at_probes reserved_error;
+    uint64_t outside_least, outside_most; /* device memory outside of the allocator at the probes; MP_BYTES_UNKNOWN */
+};
+
+static double last_batch(const struct predictor *predictor)
 {
     return predictor->plan->batches.at[predictor->plan->batches.count - 1];
 }
 
 /* ---- errors at the probes --------------------------------------------------------------------------------------- */
 
-static void add_miss(double said, uint64_t recorded, struct mp_size_error *error)
+static void add_miss(double said, uint64_t recorded, struct error_at_probes *error)
 {
     if (!(said > 0)) return;
     error->below = fmax(error->below, 1 - (double)recorded / said);
     error->above = fmax(error->above, (double)recorded / said - 1);
 }
 
-static void check_allocated(struct mp_size_predictor *predictor, const struct mp_size_probed *probed, size_t count)
+static void check_allocated(struct predictor *predictor, const struct mp_size_probed *probed, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         if (probed[i].apart) continue;
@@ -177,10 +201,10 @@ static void check_allocated(struct mp_size_predictor *predictor, const struct mp
     }
 }
 
-static struct mp_size_error check_reserved(struct mp_size_predictor *predictor, const struct mp_size_probed *probed,
-                                           size_t count, const struct mp_torch_settings *settings)
+static struct error_at_probes check_reserved(struct predictor *predictor, const struct mp_size_probed *probed,
+                                             size_t count, const struct mp_torch_settings *settings)
 {
-    struct mp_size_error error = {0};
+    struct error_at_probes error = {0};
     for (size_t i = 0; i < count; i++)
         if (!probed[i].apart)
             add_miss((double)mp_size_reserved_at(&predictor->pool, (double)probed[i].batch, MP_SIZE_LIKELY, settings)
@@ -190,20 +214,20 @@ static struct mp_size_error check_reserved(struct mp_size_predictor *predictor, 
 }
 
 /* Tries with and without expandable segments, since not all recordings say whether they had them. */
-static void choose_settings(struct mp_size_predictor *predictor, const struct mp_size_probed *probed, size_t count)
+static void choose_settings(struct predictor *predictor, const struct mp_size_probed *probed, size_t count)
 {
     predictor->settings = predictor->pool.recorded;
     struct mp_torch_settings other = predictor->settings;
     other.expandable = !other.expandable;
     predictor->reserved_error = check_reserved(predictor, probed, count, &predictor->settings);
     if (!(predictor->reserved_error.above > 0)) return;
-    struct mp_size_error error = check_reserved(predictor, probed, count, &other);
+    struct error_at_probes error = check_reserved(predictor, probed, count, &other);
     if (error.above >= predictor->reserved_error.above) return;
     predictor->reserved_error = error;
     predictor->settings = other;
 }
 
-static void measure_outside(struct mp_size_predictor *predictor, const struct mp_size_probed *probed)
+static void measure_outside(struct predictor *predictor, const struct mp_size_probed *probed)
 {
     if (probed->device == MP_BYTES_UNKNOWN || probed->device < probed->reserved) return;
     uint64_t outside = probed->device - probed->reserved;
@@ -212,13 +236,15 @@ static void measure_outside(struct mp_size_predictor *predictor, const struct mp
     predictor->outside_most = first ? outside : max_of(predictor->outside_most, outside);
 }
 
-void mp_size_predictor_make(const struct mp_size_plan *plan, const struct mp_size_probed *probed, size_t count,
-                            uint64_t limit, struct mp_size_predictor *predictor)
+/* `probed`: what all probes recorded; those that are `apart` are not in the plan. Plan and array must outlive the
+ * predictor. */
+static void make_predictor(const struct mp_size_plan *plan, const struct mp_size_probed *probed, size_t count,
+                           uint64_t limit, struct predictor *predictor)
 {
     const struct mp_model *model = plan->source->model;
     bool any_apart = false;
     uint64_t last = 0; /* bytes of the plan's largest probe */
-    *predictor = (struct mp_size_predictor){
+    *predictor = (struct predictor){
         .plan = plan, .probed = probed, .probed_count = count, .limit = limit, .reserves = mp_size_reserves(plan)};
     predictor->outside_least = predictor->outside_most = MP_BYTES_UNKNOWN;
     double varies = mp_size_curve_at(plan, last_batch(predictor)).varies;
@@ -228,7 +254,7 @@ void mp_size_predictor_make(const struct mp_size_plan *plan, const struct mp_siz
         predictor->reserves = predictor->reserves && probed[i].reserved != MP_BYTES_UNKNOWN;
         measure_outside(predictor, &probed[i]);
     }
-    predictor->proved = !any_apart && plan->batches.different > 2 && varies <= MP_SIZE_LITTLE * (double)last;
+    predictor->proved = !any_apart && plan->batches.different > 2 && varies <= LITTLE_UNSOLVED * (double)last;
     predictor->blocks = predictor->reserves && model->tracks.at[plan->source->track].size_basis == MP_BASIS_BLOCK;
     if (!predictor->blocks) check_allocated(predictor, probed, count);
     if (!predictor->reserves) return;
@@ -236,12 +262,13 @@ void mp_size_predictor_make(const struct mp_size_plan *plan, const struct mp_siz
     choose_settings(predictor, probed, count);
 }
 
-void mp_size_predictor_free(struct mp_size_predictor *predictor)
+static void free_predictor(struct predictor *predictor)
 {
     mp_size_pool_free(&predictor->pool);
 }
 
-const char *mp_size_binds(const struct mp_size_predictor *predictor)
+/* "allocated", "reserved" or "device" */
+static const char *binds(const struct predictor *predictor)
 {
     if (!predictor->reserves) return "allocated";
     return predictor->outside_most == MP_BYTES_UNKNOWN ? "reserved" : "device";
@@ -249,13 +276,13 @@ const char *mp_size_binds(const struct mp_size_predictor *predictor)
 
 /* ---- the need --------------------------------------------------------------------------------------------------- */
 
-static uint64_t reserved_at(struct mp_size_predictor *predictor, uint64_t batch, enum mp_size_bound bound)
+static uint64_t reserved_at(struct predictor *predictor, uint64_t batch, enum mp_size_bound bound)
 {
     return mp_size_reserved_at(&predictor->pool, (double)batch, bound, &predictor->settings).reserved;
 }
 
 /* Adds reserved memory, and memory outside of the allocator, to the bounds of allocated bytes. */
-static void add_reserved(struct mp_size_predictor *predictor, bool exact, struct mp_size_need *need)
+static void add_reserved(struct predictor *predictor, bool exact, struct mp_size_need *need)
 {
     bool beyond = (double)need->batch > last_batch(predictor);
     struct mp_size_held likely =
@@ -280,7 +307,7 @@ static void add_reserved(struct mp_size_predictor *predictor, bool exact, struct
     need->high += predictor->outside_most;
 }
 
-static void judge(const struct mp_size_predictor *predictor, struct mp_size_need *need)
+static void judge(const struct predictor *predictor, struct mp_size_need *need)
 {
     bool trusted = predictor->proved || (double)need->batch <= last_batch(predictor);
     need->fits = need->low > predictor->limit                ? MP_FITS_NO
@@ -289,7 +316,7 @@ static void judge(const struct mp_size_predictor *predictor, struct mp_size_need
 }
 
 /* The probes of a batch: their sum as a need. False: there is none. */
-static bool recorded_at(const struct mp_size_predictor *predictor, uint64_t batch, struct mp_size_need *need)
+static bool recorded_at(const struct predictor *predictor, uint64_t batch, struct mp_size_need *need)
 {
     bool any = false;
     bool reserved = predictor->reserves, device = predictor->outside_most != MP_BYTES_UNKNOWN;
@@ -315,7 +342,7 @@ static bool recorded_at(const struct mp_size_predictor *predictor, uint64_t batc
 }
 
 /* Predicts only the allocated bytes, which is fast. */
-static struct mp_size_need allocated_at(const struct mp_size_predictor *predictor, uint64_t batch, bool *exact)
+static struct mp_size_need allocated_at(const struct predictor *predictor, uint64_t batch, bool *exact)
 {
     struct mp_size_height height = mp_size_curve_at(predictor->plan, (double)batch);
     struct mp_size_need need = {.batch = batch,
@@ -331,7 +358,7 @@ static struct mp_size_need allocated_at(const struct mp_size_predictor *predicto
     return need;
 }
 
-struct mp_size_need mp_size_need_at(struct mp_size_predictor *predictor, uint64_t batch)
+static struct mp_size_need need_at(struct predictor *predictor, uint64_t batch)
 {
     bool exact;
     struct mp_size_need need;
@@ -345,24 +372,26 @@ struct mp_size_need mp_size_need_at(struct mp_size_predictor *predictor, uint64_
 
 /* ---- the largest ------------------------------------------------------------------------------------------------ */
 
-static bool allocated_fits(const struct mp_size_predictor *predictor, uint64_t batch, enum mp_size_measure measure)
+enum measure { SURE, AS_PROBED }; /* for certain, or with all sizes the likely ones */
+
+static bool allocated_fits(const struct predictor *predictor, uint64_t batch, enum measure measure)
 {
     bool exact;
     struct mp_size_need need;
     if (recorded_at(predictor, batch, &need)) return need.allocated <= predictor->limit;
     need = allocated_at(predictor, batch, &exact);
-    return measure == MP_SIZE_SURE ? need.fits == MP_FITS_YES : need.allocated <= predictor->limit;
+    return measure == SURE ? need.fits == MP_FITS_YES : need.allocated <= predictor->limit;
 }
 
-static bool fits(struct mp_size_predictor *predictor, uint64_t batch, enum mp_size_measure measure)
+static bool fits(struct predictor *predictor, uint64_t batch, enum measure measure)
 {
-    if (measure == MP_SIZE_SURE) return mp_size_need_at(predictor, batch).fits == MP_FITS_YES;
+    if (measure == SURE) return need_at(predictor, batch).fits == MP_FITS_YES;
     uint64_t outside = predictor->outside_most == MP_BYTES_UNKNOWN ? 0 : predictor->outside_most;
     return reserved_at(predictor, batch, MP_SIZE_LIKELY) + outside <= predictor->limit;
 }
 
 /* The largest batch by allocated bytes: no larger one can fit. */
-static uint64_t bound_largest(const struct mp_size_predictor *predictor, enum mp_size_measure measure)
+static uint64_t bound_largest(const struct predictor *predictor, enum measure measure)
 {
     uint64_t largest = 0, above = 1;
     /* Between two probes, a bound may be wider than at either of them. */
@@ -383,7 +412,7 @@ static uint64_t bound_largest(const struct mp_size_predictor *predictor, enum mp
 /* Reserved memory may also fall with the batch: segments come in whole units, and blocks of one size may use the rests
  * that another leaves. The search therefore begins at the bound by allocated bytes, and goes down in even steps to the
  * first batch that fits. It then halves the interval above. */
-uint64_t mp_size_find_largest(struct mp_size_predictor *predictor, enum mp_size_measure measure)
+static uint64_t find_largest_batch(struct predictor *predictor, enum measure measure)
 {
     uint64_t largest = bound_largest(predictor, measure), step = largest / STEPS + 1, above = largest + 1;
     if (!predictor->reserves || largest == UINT64_MAX) return largest;
@@ -407,7 +436,7 @@ struct sizing {
     struct mp_size_source sources[MP_SIZE_PROBES_MAX], used[MP_SIZE_PROBES_MAX]; /* used: in the plan */
     struct mp_size_alignment alignment;
     struct mp_size_plan plan;
-    struct mp_size_predictor predictor;
+    struct predictor predictor;
 };
 
 const char *mp_size_fits_name(unsigned fits)
@@ -433,23 +462,23 @@ static void add_need(struct sizing *sizing, uint64_t batch)
     mp_vec_room_for(&answer->needs, 1);
     memmove(answer->needs.at + before + 1, answer->needs.at + before,
             (answer->needs.count++ - before) * sizeof *answer->needs.at);
-    answer->needs.at[before] = mp_size_need_at(&sizing->predictor, batch);
+    answer->needs.at[before] = need_at(&sizing->predictor, batch);
 }
 
 static void find_largest(struct sizing *sizing)
 {
     struct mp_size_answer *answer = sizing->answer;
-    struct mp_size_predictor *predictor = &sizing->predictor;
+    struct predictor *predictor = &sizing->predictor;
     uint64_t last = sizing->probes[sizing->question->count - 1]->batch;
-    answer->largest = mp_size_find_largest(predictor, MP_SIZE_SURE);
-    answer->about = mp_size_find_largest(predictor, MP_SIZE_AS_PROBED);
+    answer->largest = find_largest_batch(predictor, SURE);
+    answer->about = find_largest_batch(predictor, AS_PROBED);
     answer->endless = answer->largest == UINT64_MAX;
     if (answer->about < answer->largest) answer->about = answer->largest;
     if (answer->largest > last && predictor->reserves)
         answer->room = mp_size_scratch_room(&sizing->plan, (double)answer->largest);
     if (answer->endless || !predictor->reserves || predictor->settings.expandable) return;
     predictor->settings.expandable = true;
-    uint64_t expandable = mp_size_find_largest(predictor, MP_SIZE_AS_PROBED);
+    uint64_t expandable = find_largest_batch(predictor, AS_PROBED);
     predictor->settings.expandable = false;
     if (expandable > answer->about && expandable != UINT64_MAX) answer->expandable = expandable;
 }
@@ -478,7 +507,7 @@ static void find_plot(struct sizing *sizing)
     for (size_t i = 1; i <= points; i++) {
         uint64_t batch = (uint64_t)llround((double)top * (double)i / (double)points);
         if (!batch || (answer->plot.count && answer->plot.at[answer->plot.count - 1].batch == batch)) continue;
-        mp_vec_add(&answer->plot, mp_size_need_at(&sizing->predictor, batch));
+        mp_vec_add(&answer->plot, need_at(&sizing->predictor, batch));
     }
 }
 
@@ -600,7 +629,7 @@ static void leave_out(struct sizing *sizing)
     struct mp_size_answer *answer = sizing->answer;
     const struct mp_size_probed *last = &answer->probes.at[answer->probes.count - 1];
     double of_all = mp_size_curve_at(&sizing->plan, (double)last->batch).varies;
-    size_t usual = of_all > MP_SIZE_LITTLE * (double)last->allocated ? find_path(sizing) : SIZE_MAX;
+    size_t usual = of_all > LITTLE_UNSOLVED * (double)last->allocated ? find_path(sizing) : SIZE_MAX;
     if (usual == SIZE_MAX) return;
     for (size_t i = 0; i < answer->probes.count; i++)
         if (!is_same_path(sizing, i, usual)) find_where(sizing, i, usual, &answer->probes.at[i]);
@@ -631,7 +660,7 @@ static enum mp_status make_plan(struct sizing *sizing, struct mp_error *error)
     size_t count = sizing->question->count;
     char peak[MP_UNIT_TEXT];
     for (size_t i = 0; i < count; i++)
-        mp_vec_add(&answer->probes, mp_size_probe_describe(sizing->probes[i], sizing->sources[i].track));
+        mp_vec_add(&answer->probes, describe_probe(sizing->probes[i], sizing->sources[i].track));
     struct mp_size_batches batches = take_probes(sizing);
     mp_size_align(sizing->sources, count, &sizing->alignment);
     if (sizing->alignment.common < SAME_LEAST)
@@ -654,7 +683,7 @@ static enum mp_status make_plan(struct sizing *sizing, struct mp_error *error)
 static void add_notes(struct sizing *sizing)
 {
     struct mp_size_answer *answer = sizing->answer;
-    const struct mp_size_predictor *predictor = &sizing->predictor;
+    const struct predictor *predictor = &sizing->predictor;
     uint32_t steps = UINT32_MAX;
     for (size_t i = 0; i < answer->probes.count; i++)
         if (answer->probes.at[i].steps < steps) steps = answer->probes.at[i].steps;
@@ -682,8 +711,8 @@ static void add_notes(struct sizing *sizing)
 static void answer_all(struct sizing *sizing)
 {
     struct mp_size_answer *answer = sizing->answer;
-    mp_size_predictor_make(&sizing->plan, answer->probes.at, answer->probes.count, answer->limit, &sizing->predictor);
-    answer->binds = mp_size_binds(&sizing->predictor);
+    make_predictor(&sizing->plan, answer->probes.at, answer->probes.count, answer->limit, &sizing->predictor);
+    answer->binds = binds(&sizing->predictor);
     answer->proved = sizing->predictor.proved;
     answer->outside_least = sizing->predictor.outside_least;
     answer->outside_most = sizing->predictor.outside_most;
@@ -701,10 +730,10 @@ enum mp_status mp_size_find(const struct mp_size_question *question, struct mp_s
     struct sizing sizing = {.question = question, .answer = answer};
     *answer = (struct mp_size_answer){.capacity = question->capacity, .margin = question->margin};
     answer->limit = question->margin < question->capacity ? question->capacity - question->margin : 0;
-    enum mp_status status = mp_size_probes_order(question, sizing.probes, sizing.sources, error);
+    enum mp_status status = order_probes(question, sizing.probes, sizing.sources, error);
     if (!status) status = make_plan(&sizing, error);
     if (!status) answer_all(&sizing);
-    mp_size_predictor_free(&sizing.predictor);
+    free_predictor(&sizing.predictor);
     mp_size_plan_free(&sizing.plan);
     mp_size_alignment_free(&sizing.alignment);
     if (status) mp_size_answer_free(answer);

@@ -8,6 +8,14 @@
  *     size_plan.h      the allocations of the largest probe, each with its size for any batch, and their highest sum
  *     size_reserved.h  a replay through the model of PyTorch's caching allocator
  *     size.h           the need of a batch, and the largest batch that fits
+ *
+ * A need is allocated bytes, the caching allocator's reserved bytes, and device memory outside of it. Each is widened
+ * by the method's errors at the probes.
+ *
+ * A probe's own batch needs what the probe recorded. A batch fits (`yes`) if the high bound is within the limit and can
+ * be trusted. It can be trusted up to the largest probe. Beyond that, trust takes three probed batches, and at most 1 %
+ * unsolved bytes in the peak of the largest one. A batch does not fit (`no`) if the low bound is above the limit.
+ * Otherwise it is `unsure`.
  */
 #pragma once
 
@@ -95,61 +103,3 @@ enum mp_status mp_size_find(const struct mp_size_question *question, struct mp_s
 void mp_size_answer_free(struct mp_size_answer *answer);
 
 const char *mp_size_fits_name(unsigned fits); /* enum mp_size_fits */
-
-/*
- * Predicts the need of a batch, and the largest batch that fits. A need is allocated bytes, the caching allocator's
- * reserved bytes, and device memory outside of it. Each is widened by the method's errors at the probes. Pure.
- *
- * A probe's own batch needs what the probe recorded. A batch fits (`yes`) if the high bound is within the limit and can
- * be trusted. It can be trusted up to the largest probe. Beyond that, trust takes three probed batches, and at most 1 %
- * unsolved bytes in the peak of the largest one. A batch does not fit (`no`) if the low bound is above the limit.
- * Otherwise it is `unsure`.
- */
-
-#define MP_SIZE_LITTLE 0.01 /* share of the largest probe's peak that may be unsolved without notice */
-
-/* The largest relative error at the probes: how far the record lay below and above the prediction. */
-struct mp_size_error {
-    double below, above;
-};
-
-struct mp_size_predictor {
-    const struct mp_size_plan *plan;
-    const struct mp_size_probed *probed; /* all probes, also those of which the plan is not made */
-    size_t probed_count;
-    uint64_t limit;
-    bool proved;
-    struct mp_size_error error; /* of allocated bytes */
-    /* The caching allocator, if the track is one and the probes say what it reserved. */
-    bool reserves, blocks; /* blocks: blocks: recorded sizes are those of blocks, not of requests */
-    struct mp_size_pool pool;
-    struct mp_torch_settings settings; /* the settings that give the smallest errors at the probes */
-    struct mp_size_error reserved_error;
-    uint64_t outside_least, outside_most; /* device memory outside of the allocator at the probes; MP_BYTES_UNKNOWN */
-};
-
-/* `probed`: what all probes recorded; those that are `apart` are not in the plan. Plan and array must outlive the
- * predictor. */
-void mp_size_predictor_make(const struct mp_size_plan *plan, const struct mp_size_probed *probed, size_t count,
-                            uint64_t limit, struct mp_size_predictor *predictor);
-void mp_size_predictor_free(struct mp_size_predictor *predictor);
-
-struct mp_size_need mp_size_need_at(struct mp_size_predictor *predictor, uint64_t batch);
-
-/* The largest batch that fits, for certain or with all sizes the likely ones. 0: none. UINT64_MAX: every batch that was
- * tried.
- */
-enum mp_size_measure { MP_SIZE_SURE, MP_SIZE_AS_PROBED };
-uint64_t mp_size_find_largest(struct mp_size_predictor *predictor, enum mp_size_measure measure);
-
-/* "allocated", "reserved" or "device" */
-const char *mp_size_binds(const struct mp_size_predictor *predictor);
-
-/* The recordings at the probes: checks whether they can answer the question, and finds their totals. Pure. */
-
-/* Sorts the question's probes by batch, and finds the track in each. Both arrays have MP_SIZE_PROBES_MAX members. Fails
- * with a sentence if a probe is incomplete, failed, or lacks the track. */
-enum mp_status mp_size_probes_order(const struct mp_size_question *question, const struct mp_size_probe **probes,
-                                    struct mp_size_source *sources, struct mp_error *error);
-
-struct mp_size_probed mp_size_probe_describe(const struct mp_size_probe *probe, uint16_t track);

@@ -25,7 +25,9 @@ struct planning {
 
 /* ---- values ----------------------------------------------------------------------------------------------------- */
 
-double mp_size_growth(const struct mp_size_plan *plan, double batch)
+/* The factor by which a size without a rule may exceed its largest value at the probes. It is 2, since probes show few
+ * cases. Beyond the largest probe it grows with the square of the batch. */
+static double size_growth(const struct mp_size_plan *plan, double batch)
 {
     double times = fmax(batch / plan->batches.at[plan->batches.count - 1], 1);
     return CASES * times * times;
@@ -46,7 +48,7 @@ static double most_seen(const struct mp_size_plan *plan, const struct mp_size_va
 struct mp_size_bounds mp_size_value_at(const struct mp_size_plan *plan, uint32_t number, double batch)
 {
     const struct mp_size_value *value = &plan->values.at[number];
-    double varies = value->opaque ? most_seen(plan, value, batch) * mp_size_growth(plan, batch) : 0;
+    double varies = value->opaque ? most_seen(plan, value, batch) * size_growth(plan, batch) : 0;
     return (struct mp_size_bounds){mp_size_sum_at(&value->likely, batch), mp_size_sum_at(&value->low, batch),
                                    mp_size_sum_at(&value->high, batch) + varies};
 }
@@ -360,7 +362,7 @@ struct mp_size_height mp_size_curve_at(const struct mp_size_plan *plan, double b
         if (type == MP_EVENT_ALLOC) note_peak(&level, event + 1, &height);
     }
     free(values);
-    height.high += plan->queued * mp_size_growth(plan, batch);
+    height.high += plan->queued * size_growth(plan, batch);
     height.varies += plan->queued;
     return height;
 }

@@ -52,9 +52,6 @@ struct mp_size_bounds {
 };
 /* The bounds in bytes of a value at a batch. */
 struct mp_size_bounds mp_size_value_at(const struct mp_size_plan *plan, uint32_t value, double batch);
-/* The factor by which a size without a rule may exceed its largest value at the probes. It is 2, since probes show few
- * cases. Beyond the largest probe it grows with the square of the batch. */
-double mp_size_growth(const struct mp_size_plan *plan, double batch);
 
 /* Bytes at the peak with low, likely and high sizes. */
 struct mp_size_height {

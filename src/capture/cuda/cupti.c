@@ -73,7 +73,8 @@ struct mp_cupti_thread *mp_cupti_thread(struct mp_thread *thread)
     return thread ? mp_thread_part(thread, thread_place) : NULL;
 }
 
-bool mp_cuda_has_hooks(void)
+/* True if the hooks' library is in this process and is wanted. */
+static bool cuda_has_hooks(void)
 {
     return mp_session.config.hooks && has_hooks;
 }
@@ -81,7 +82,7 @@ bool mp_cuda_has_hooks(void)
 void mp_cuda_without_cupti(const char *reason)
 {
     char text[MP_SPOOL_NOTE_TEXT];
-    bool hooks = mp_cuda_has_hooks();
+    bool hooks = cuda_has_hooks();
     atomic_store(&mp_cuda_front, hooks ? MP_FRONT_HOOKS : MP_FRONT_NOBODY);
     snprintf(text, sizeof text, "%s: the CUDA driver's calls were %s", reason,
              hooks ? "recorded by hooks" : "not recorded");
@@ -260,7 +261,7 @@ static void enable_callbacks(void)
         reported[id] = !enable(MP_CUPTI_DRIVER, mp_cuda_calls[id].cbid);
         unknown += !reported[id];
     }
-    if (unknown && !mp_cuda_has_hooks()) {
+    if (unknown && !cuda_has_hooks()) {
         snprintf(text, sizeof text, "CUPTI %u does not know %u of the driver's calls: what they do is not recorded",
                  mp_cupti.version, unknown);
         mp_session_note(text);

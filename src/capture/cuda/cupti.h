@@ -30,8 +30,6 @@ bool mp_cupti_forget(void);
 enum mp_cuda_front { MP_FRONT_UNDECIDED, MP_FRONT_CUPTI, MP_FRONT_HOOKS, MP_FRONT_NOBODY };
 extern _Atomic int mp_cuda_front; /* enum mp_cuda_front */
 
-/* True if the hooks' library is in this process and is wanted. */
-bool mp_cuda_has_hooks(void);
 /* CUPTI is missing or was released: from now on the hooks record, if they are loaded and wanted. Adds a note with the
  * reason and the outcome. */
 void mp_cuda_without_cupti(const char *reason);

@@ -66,7 +66,9 @@ static bool find_units(const struct mp_python_layout *layout, const char *code, 
     return size > 0 && size < INT32_MAX;
 }
 
-bool mp_python_loops(const struct mp_python_layout *layout, const char *code, uint32_t before, uint32_t position)
+/* True if the code can get from `position` back to `before` within one call, because both lie in one loop. True if the
+ * code's loops are not known. */
+static bool python_loops(const struct mp_python_layout *layout, const char *code, uint32_t before, uint32_t position)
 {
     struct code_units units;
     if (!find_units(layout, code, &units)) return true;
@@ -218,7 +220,7 @@ static bool loops_inside(const struct mp_python_layout *layout, const char *thre
     for (const char *frame = first_frame(layout, thread); frame; frame = next_frame(layout, frame)) {
         const char *code = mp_python_frame_code(layout, frame);
         uint32_t position = position_of(layout, frame, code);
-        if (mp_python_loops(layout, code, position, position)) return true;
+        if (python_loops(layout, code, position, position)) return true;
         if (frame == look->now.frame) return false;
     }
     return true;
@@ -232,7 +234,7 @@ static bool loops_outside(const struct mp_python_layout *layout, const struct lo
         const char *code = mp_python_frame_code(layout, frame);
         uint32_t position = position_of(layout, frame, code);
         *of_module = !has_locals(layout, code);
-        if (mp_python_loops(layout, code, position, position)) return true;
+        if (python_loops(layout, code, position, position)) return true;
     }
     return false;
 }
@@ -246,7 +248,7 @@ static enum mp_python_calls_answer judge_again(const struct mp_python_layout *la
     uint32_t position = look->now.position;
     if (around && !inside && (!at_once || of_module)) return MP_PYTHON_CALL_BEGINS;
     if (look->now.suspends) return MP_PYTHON_CALL_MAY_BEGIN;
-    bool own = loops_known(layout) && mp_python_loops(layout, look->code, position, position);
+    bool own = loops_known(layout) && python_loops(layout, look->code, position, position);
     return own || at_once ? MP_PYTHON_CALL_GOES_ON : MP_PYTHON_CALL_MAY_BEGIN;
 }
 
@@ -257,7 +259,7 @@ static enum mp_python_calls_answer judge(const struct mp_python_layout *layout, 
     if (now->outer != before->outer) return MP_PYTHON_CALL_BEGINS;
     if (now->position < before->position) {
         if (!loops_known(layout)) return MP_PYTHON_CALL_MAY_BEGIN;
-        if (!mp_python_loops(layout, look->code, now->position, before->position)) return MP_PYTHON_CALL_BEGINS;
+        if (!python_loops(layout, look->code, now->position, before->position)) return MP_PYTHON_CALL_BEGINS;
     }
     if (now->first != before->first) return MP_PYTHON_CALL_GOES_ON;
     return judge_again(layout, thread, look, now->first == before->last);

@@ -49,7 +49,3 @@ bool mp_python_calls_any(void);
 /* Call it at an event of the thread whose PyThreadState is `thread`. *name: the called function's, if a call begins. */
 enum mp_python_calls_answer mp_python_calls_look(const struct mp_python_layout *layout, const char *thread,
                                                  struct mp_python_calls *calls, uint32_t *name);
-
-/* True if the code can get from `position` back to `before` within one call, because both lie in one loop. True if the
- * code's loops are not known. */
-bool mp_python_loops(const struct mp_python_layout *layout, const char *code, uint32_t before, uint32_t position);

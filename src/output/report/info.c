@@ -90,7 +90,8 @@ static size_t find_kinds(const struct mp_model *model, uint32_t found[MP_CHUNK_K
     return count;
 }
 
-void mp_sizes_json(struct mp_json *json, const struct mp_model *model)
+/* Bytes of the file by kind of chunk: under the key "sizes", as a table. For recordings only. */
+static void sizes_json(struct mp_json *json, const struct mp_model *model)
 {
     uint32_t found[MP_CHUNK_KINDS];
     size_t count = find_kinds(model, found);
@@ -100,7 +101,7 @@ void mp_sizes_json(struct mp_json *json, const struct mp_model *model)
     mp_json_end_object(json);
 }
 
-void mp_sizes_text(struct mp_text *text, const struct mp_model *model)
+static void sizes_text(struct mp_text *text, const struct mp_model *model)
 {
     uint32_t found[MP_CHUNK_KINDS];
     size_t count = find_kinds(model, found);
@@ -293,7 +294,7 @@ void mp_info_json(struct mp_json *json, const char *key, const struct mp_model *
     mp_json_text(json, "source", mp_steps_source(&steps));
     mp_json_end_object(json);
     mp_plan_json(json, model);
-    if (view->sizes && !strcmp(model->file.format, "mp")) mp_sizes_json(json, model);
+    if (view->sizes && !strcmp(model->file.format, "mp")) sizes_json(json, model);
     mp_coverage_json(json, model);
     mp_json_end_object(json);
     mp_steps_free(&steps);
@@ -370,7 +371,7 @@ void mp_info_text(struct mp_text *text, const struct mp_model *model, const stru
     mp_plan_text(text, model);
     if (view->sizes && !strcmp(model->file.format, "mp")) {
         mp_say(text, "\n");
-        mp_sizes_text(text, model);
+        sizes_text(text, model);
     }
     mp_coverage_end(text, model);
 }

@@ -91,7 +91,7 @@ static void put_notes(struct mp_text *text, const struct mp_job_texts *notes)
         mp_say(text, "  note: %s\n", notes->at[i]);
 }
 
-void mp_job_coverage_text(struct mp_text *text, const struct mp_job_view *job)
+static void job_coverage_text(struct mp_text *text, const struct mp_job_view *job)
 {
     const char *recordings = mp_counted(job->model->job.processes.count, "recording");
     const char *events = mp_counted(job->events, "event");
@@ -200,7 +200,8 @@ static struct mp_rows process_rows(const struct mp_job_view *job, size_t count, 
                    .inner = chosen_of, .order = order);
 }
 
-void mp_job_processes_json(struct mp_json *json, const struct mp_job_view *job)
+/* Writes "processes": an object for each process, in order. */
+static void job_processes_json(struct mp_json *json, const struct mp_job_view *job)
 {
     const struct mp_rows rows = process_rows(job, job->model->job.processes.count, NULL);
     mp_rows_json(json, "processes", &rows);
@@ -222,7 +223,8 @@ static void group_line(struct mp_text *text, const struct mp_job_view *job, cons
     mp_say(text, "\n");
 }
 
-void mp_job_processes_text(struct mp_text *text, const struct mp_job_view *job, size_t limit)
+/* Lists the first group's processes by peak, at most `limit` (0: all), then each other group in a line. */
+static void job_processes_text(struct mp_text *text, const struct mp_job_view *job, size_t limit)
 {
     MP_VEC(uint32_t) order = {0};
     const struct mp_job_group *first = job->groups.count ? &job->groups.at[0] : NULL;
@@ -268,7 +270,8 @@ static struct chosen_sites choose_sites(const struct mp_job_view *job, enum mp_j
     return sites;
 }
 
-uint64_t mp_job_sites_sum(const struct mp_job_view *job, enum mp_job_sense sense)
+/* Sum over all sites that mp_job_sites_text() would show without its row limit. */
+static uint64_t job_sites_sum(const struct mp_job_view *job, enum mp_job_sense sense)
 {
     struct chosen_sites sites = choose_sites(job, sense, true);
     free(sites.at);
@@ -321,8 +324,9 @@ static struct mp_rows site_rows(const struct chosen_sites *sites, size_t limit, 
                    .model = sites->job->model, .stacks = stacks);
 }
 
-void mp_job_sites_text(struct mp_text *text, const struct mp_job_view *job, enum mp_job_sense sense, size_t limit,
-                       enum mp_stacks stacks)
+/* Writes the sites of one sense, merged over all processes, the heaviest first. */
+static void job_sites_text(struct mp_text *text, const struct mp_job_view *job, enum mp_job_sense sense, size_t limit,
+                           enum mp_stacks stacks)
 {
     const struct chosen_sites sites = choose_sites(job, sense, true);
     const struct mp_rows rows = site_rows(&sites, limit, stacks);
@@ -331,8 +335,8 @@ void mp_job_sites_text(struct mp_text *text, const struct mp_job_view *job, enum
     free(sites.at);
 }
 
-void mp_job_sites_json(struct mp_json *json, const char *key, const struct mp_job_view *job, enum mp_job_sense sense,
-                       size_t limit)
+static void job_sites_json(struct mp_json *json, const char *key, const struct mp_job_view *job,
+                           enum mp_job_sense sense, size_t limit)
 {
     const struct chosen_sites sites = choose_sites(job, sense, false);
     const struct mp_rows rows = site_rows(&sites, limit, MP_STACKS);
@@ -418,7 +422,7 @@ static struct mp_rows finding_rows(const struct mp_job_view *job, const uint32_t
 }
 
 /* In text, a cause that several processes have gets one row, for the process in which it grows most. */
-void mp_job_findings_text(struct mp_text *text, const struct mp_job_view *job, size_t limit, bool full_stacks)
+static void job_findings_text(struct mp_text *text, const struct mp_job_view *job, size_t limit, bool full_stacks)
 {
     const struct mp_job_finding *all = job->model->job.findings.at;
     uint32_t *order = mp_alloc((job->leaks.count + 1) * sizeof *order);
@@ -436,7 +440,7 @@ void mp_job_findings_text(struct mp_text *text, const struct mp_job_view *job, s
     free(order);
 }
 
-void mp_job_findings_json(struct mp_json *json, const struct mp_job_view *job, size_t limit)
+static void job_findings_json(struct mp_json *json, const struct mp_job_view *job, size_t limit)
 {
     const struct mp_rows rows = finding_rows(job, job->leaks.at, mp_shown(job->leaks.count, limit), MP_STACKS);
     mp_rows_json(json, "findings", &rows);
@@ -601,7 +605,7 @@ static void put_leaks(struct mp_text *text, const struct mp_job_view *job, const
     if (job->leaks.count) {
         mp_heading(text, "LEAKS  in %u of %s", job->leaking, mp_counted(job->model->job.processes.count, "process"));
         mp_say(text, "\n");
-        mp_job_findings_text(text, job, view->limit, false);
+        job_findings_text(text, job, view->limit, false);
     } else {
         mp_heading(text, "LEAKS  ");
         put_verdict(text, job);
@@ -634,7 +638,7 @@ void mp_job_report_text(struct mp_text *text, const struct mp_job_view *job, con
     if (job->highest != MP_NONE) {
         mp_heading(text, "PEAK  %s", mp_bytes(mp_job_chosen(job, job->highest)->peak_bytes));
         put_highest(text, job);
-        mp_job_processes_text(text, job, view->limit);
+        job_processes_text(text, job, view->limit);
     } else {
         mp_say(text, "\nno process allocated anything that was recorded\n");
     }
@@ -642,12 +646,12 @@ void mp_job_report_text(struct mp_text *text, const struct mp_job_view *job, con
     if (job->highest != MP_NONE) {
         mp_heading(text, "SITES");
         mp_say(text, "  of all processes, each at its own peak; see memprof peak %s\n", view->path);
-        mp_job_sites_text(text, job, MP_JOB_PEAK, view->limit, MP_ONE_LINE);
+        job_sites_text(text, job, MP_JOB_PEAK, view->limit, MP_ONE_LINE);
     }
     if (!job->leaks.count) put_leaks(text, job, view);
     put_step_rows(text, job);
     put_devices(text, job, view->limit);
-    mp_job_coverage_text(text, job);
+    job_coverage_text(text, job);
 }
 
 /* ---- results as JSON ------------------------------------------------------------------------------------------- */
@@ -741,7 +745,7 @@ void mp_job_report_json(struct mp_json *json, const struct mp_job_view *job, con
 {
     mp_json_object(json, NULL);
     mp_json_text(json, "schema", "memprof.report/1");
-    mp_job_processes_json(json, job);
+    job_processes_json(json, job);
     mp_job_info_json(json, "info", job, view);
     mp_job_peak_json(json, "peak", job, view);
     mp_job_leaks_json(json, "leaks", job, view);
@@ -760,12 +764,12 @@ void mp_job_peak_text(struct mp_text *text, const struct mp_job_view *job, const
     mp_say(text, "`%s`", mp_bytes(mp_job_chosen(job, job->highest)->peak_bytes));
     put_highest(text, job);
     mp_say(text, "\n");
-    mp_job_processes_text(text, job, view->limit);
+    job_processes_text(text, job, view->limit);
     put_outliers(text, job, view->limit);
     mp_heading(text, "SITES");
     mp_say(text, "  on %s, of all processes, each at its own peak: %s together\n",
-           mp_model_text(job->model, job->groups.at[0].kind), mp_bytes(mp_job_sites_sum(job, MP_JOB_PEAK)));
-    mp_job_sites_text(text, job, MP_JOB_PEAK, view->limit, view->full_stacks ? MP_FULL_STACKS : MP_STACKS);
+           mp_model_text(job->model, job->groups.at[0].kind), mp_bytes(job_sites_sum(job, MP_JOB_PEAK)));
+    job_sites_text(text, job, MP_JOB_PEAK, view->limit, view->full_stacks ? MP_FULL_STACKS : MP_STACKS);
     put_devices(text, job, view->limit);
 }
 
@@ -787,8 +791,8 @@ void mp_job_peak_json(struct mp_json *json, const char *key, const struct mp_job
     mp_rows_json(json, "out_of_line", &MP_ROWS(outlier_columns, job->outliers.at, job->outliers.count, .of = job));
     mp_rows_json(json, "shared_devices",
                  &MP_ROWS(device_columns, job->devices.at, job->devices.count, .model = job->model));
-    mp_job_sites_json(json, "sites", job, MP_JOB_PEAK, view->limit);
-    if (!key) mp_job_processes_json(json, job);
+    job_sites_json(json, "sites", job, MP_JOB_PEAK, view->limit);
+    if (!key) job_processes_json(json, job);
     mp_job_coverage_json(json, job);
     mp_json_end_object(json);
 }
@@ -824,12 +828,12 @@ void mp_job_leaks_text(struct mp_text *text, const struct mp_job_view *job, cons
     put_answer(text, job);
     if (mp_is_csv(text) ? !view->outstanding : job->leaks.count > 0) {
         mp_say(text, "\n");
-        mp_job_findings_text(text, job, view->limit, view->full_stacks);
+        job_findings_text(text, job, view->limit, view->full_stacks);
     }
     mp_say(text, "\n%s outstanding at the end in all processes%s\n", mp_bytes(job->end_bytes),
            view->outstanding ? "" : "; --outstanding lists it");
     if (view->outstanding && job->highest != MP_NONE)
-        mp_job_sites_text(text, job, MP_JOB_END, view->limit, view->full_stacks ? MP_FULL_STACKS : MP_STACKS);
+        job_sites_text(text, job, MP_JOB_END, view->limit, view->full_stacks ? MP_FULL_STACKS : MP_STACKS);
 }
 
 void mp_job_leaks_json(struct mp_json *json, const char *key, const struct mp_job_view *job, const struct mp_view *view)
@@ -847,18 +851,18 @@ void mp_job_leaks_json(struct mp_json *json, const char *key, const struct mp_jo
     mp_json_number(json, "count", first ? first->steps : 0);
     mp_json_text(json, "source", first ? mp_model_text(job->model, first->step_source) : "none");
     mp_json_end_object(json);
-    mp_job_findings_json(json, job, view->limit);
+    job_findings_json(json, job, view->limit);
     mp_json_object(json, "outstanding");
     mp_json_number(json, "bytes", job->end_bytes);
     mp_json_number(json, "blocks", blocks);
-    mp_job_sites_json(json, "sites", job, MP_JOB_END, view->limit);
+    job_sites_json(json, "sites", job, MP_JOB_END, view->limit);
     mp_json_end_object(json);
-    mp_job_sites_json(json, "growing", job, MP_JOB_GROWTH, view->limit);
+    job_sites_json(json, "growing", job, MP_JOB_GROWTH, view->limit);
     mp_json_object(json, "suppressed");
     mp_json_number(json, "bytes", 0);
     mp_json_number(json, "findings", 0);
     mp_json_end_object(json);
-    if (!key) mp_job_processes_json(json, job);
+    if (!key) job_processes_json(json, job);
     mp_job_coverage_json(json, job);
     mp_json_end_object(json);
 }
@@ -922,7 +926,7 @@ void mp_job_steps_json(struct mp_json *json, const char *key, const struct mp_jo
     mp_rows_json(json, "steps", &rows);
     mp_json_array(json, "regions");
     mp_json_end_array(json);
-    if (!key) mp_job_processes_json(json, job);
+    if (!key) job_processes_json(json, job);
     mp_job_coverage_json(json, job);
     mp_json_end_object(json);
 }
@@ -933,8 +937,8 @@ void mp_job_info_text(struct mp_text *text, const struct mp_job_view *job, const
 {
     put_header(text, job, view);
     mp_say(text, "\n");
-    mp_job_processes_text(text, job, 0);
-    mp_job_coverage_text(text, job);
+    job_processes_text(text, job, 0);
+    job_coverage_text(text, job);
 }
 
 #define TRACK(member) MP_MEMBER(struct mp_job_track, member)
@@ -967,7 +971,7 @@ void mp_job_info_json(struct mp_json *json, const char *key, const struct mp_job
     mp_json_number(json, "duration_ns", job->to_unix_ns - job->from_unix_ns);
     mp_rows_json(json, "tracks",
                  &MP_ROWS(track_columns, model->job.tracks.at, model->job.tracks.count, .model = model));
-    if (!key) mp_job_processes_json(json, job);
+    if (!key) job_processes_json(json, job);
     mp_job_coverage_json(json, job);
     mp_json_end_object(json);
 }

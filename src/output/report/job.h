@@ -18,7 +18,7 @@ void mp_job_steps_json(struct mp_json *json, const char *key, const struct mp_jo
 void mp_job_info_text(struct mp_text *text, const struct mp_job_view *job, const struct mp_view *view);
 void mp_job_info_json(struct mp_json *json, const char *key, const struct mp_job_view *job, const struct mp_view *view);
 
-/* ---- parts of the results above ---- */
+/* ---- names and coverage, also for other results ---- */
 
 #define MP_JOB_NAME 128 /* room for the beginning of a name */
 
@@ -28,18 +28,3 @@ void mp_job_name(struct mp_buffer *out, const struct mp_job_view *job, uint32_t 
 void mp_job_group_name(struct mp_buffer *out, const struct mp_job_view *job, const struct mp_job_group *group,
                        size_t count);
 void mp_job_coverage_json(struct mp_json *json, const struct mp_job_view *job);
-void mp_job_coverage_text(struct mp_text *text, const struct mp_job_view *job);
-/* Writes "processes": an object for each process, in order. */
-void mp_job_processes_json(struct mp_json *json, const struct mp_job_view *job);
-/* Lists the first group's processes by peak, at most `limit` (0: all), then each other group in a line. */
-void mp_job_processes_text(struct mp_text *text, const struct mp_job_view *job, size_t limit);
-/* Writes the sites of one sense, merged over all processes, the heaviest first. */
-void mp_job_sites_text(struct mp_text *text, const struct mp_job_view *job, enum mp_job_sense sense, size_t limit,
-                       enum mp_stacks stacks);
-/* Sum over all sites that mp_job_sites_text() would show without its row limit. */
-uint64_t mp_job_sites_sum(const struct mp_job_view *job, enum mp_job_sense sense);
-void mp_job_sites_json(struct mp_json *json, const char *key, const struct mp_job_view *job, enum mp_job_sense sense,
-                       size_t limit);
-/* Writes the leaks, the fastest first. */
-void mp_job_findings_text(struct mp_text *text, const struct mp_job_view *job, size_t limit, bool full_stacks);
-void mp_job_findings_json(struct mp_json *json, const struct mp_job_view *job, size_t limit);

@@ -38,6 +38,25 @@ const char *mp_peak_error_text(char *to, const struct mp_model *model, const str
     return to;
 }
 
+uint64_t mp_rounding_requested(const struct mp_rounding *rounding)
+{
+    return mp_rounding_is_whole(rounding) ? rounding->requested_bytes : UINT64_MAX;
+}
+
+static void rounding_json(struct mp_json *json, const struct mp_rounding *rounding)
+{
+    mp_json_known(json, "requested_peak_bytes", mp_rounding_requested(rounding));
+    if (!rounding->known_bytes) {
+        mp_json_null(json, "rounding");
+        return;
+    }
+    mp_json_object(json, "rounding");
+    mp_json_number(json, "known_bytes", rounding->known_bytes);
+    mp_json_number(json, "by_site_bytes", rounding->usual_bytes);
+    mp_json_number(json, "requested_bytes", rounding->requested_bytes);
+    mp_json_end_object(json);
+}
+
 void mp_peak_json(struct mp_json *json, const char *key, const struct mp_model *model, const struct mp_peak *peak,
                   const struct mp_view *view)
 {
@@ -49,7 +68,7 @@ void mp_peak_json(struct mp_json *json, const char *key, const struct mp_model *
     mp_json_number(json, "peak_bytes", peak->bytes);
     if (mp_model_sample_of(model, peak->track))
         mp_json_known(json, "standard_error_bytes", mp_error_bytes(peak->standard_error));
-    mp_rounding_json(json, &peak->rounding);
+    rounding_json(json, &peak->rounding);
     mp_json_known(json, "unbacked_bytes", unbacked_of(model, peak));
     mp_json_number(json, "peak_ns", peak->ns);
     mp_json_known(json, "step", peak->step && !peak->behind_step ? peak->step : UINT64_MAX);
@@ -130,25 +149,6 @@ void mp_peak_text(struct mp_text *text, const struct mp_model *model, const stru
 static double percent(uint64_t part, uint64_t whole)
 {
     return whole ? 100.0 * (double)part / (double)whole : 0.0;
-}
-
-uint64_t mp_rounding_requested(const struct mp_rounding *rounding)
-{
-    return mp_rounding_is_whole(rounding) ? rounding->requested_bytes : UINT64_MAX;
-}
-
-void mp_rounding_json(struct mp_json *json, const struct mp_rounding *rounding)
-{
-    mp_json_known(json, "requested_peak_bytes", mp_rounding_requested(rounding));
-    if (!rounding->known_bytes) {
-        mp_json_null(json, "rounding");
-        return;
-    }
-    mp_json_object(json, "rounding");
-    mp_json_number(json, "known_bytes", rounding->known_bytes);
-    mp_json_number(json, "by_site_bytes", rounding->usual_bytes);
-    mp_json_number(json, "requested_bytes", rounding->requested_bytes);
-    mp_json_end_object(json);
 }
 
 void mp_rounding_text(struct mp_text *text, const struct mp_rounding *rounding)

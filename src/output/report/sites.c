@@ -58,7 +58,9 @@ static bool is_text(const struct mp_buffer *buffer, const char *text)
     return buffer->size == strlen(text) && !memcmp(buffer->data, text, buffer->size);
 }
 
-void mp_function_name(struct mp_buffer *out, const char *function)
+/* Appends a function's name without return type, parameters and template arguments. "at::Tensor at::native::(anonymous
+ * namespace)::fill<float>(at::Tensor const&, int)" becomes "at::native::(anonymous namespace)::fill". */
+static void function_name(struct mp_buffer *out, const char *function)
 {
     static const char within[] = " const::"; /* after a method's parameters: the name of a function inside the method
                                               * follows */
@@ -96,17 +98,19 @@ void mp_function_name(struct mp_buffer *out, const char *function)
     mp_buffer_free(&name);
 }
 
-bool mp_line_is_start(const struct mp_stack_line *line)
+/* True if the line is a function that calls main(). */
+static bool line_is_start(const struct mp_stack_line *line)
 {
     return line->language == MP_NATIVE && line->function &&
            (!strcmp(line->function, "_start") || !strncmp(line->function, "__libc_start", strlen("__libc_start")));
 }
 
-bool mp_line_is_meaningful(const struct mp_stack_line *line)
+/* True if a native frame shows what was done, and not how memory is made or calls are passed on. */
+static bool line_is_meaningful(const struct mp_stack_line *line)
 {
-    if (!line->function || mp_stack_is_allocator(line) || mp_line_is_start(line)) return false;
+    if (!line->function || mp_stack_is_allocator(line) || line_is_start(line)) return false;
     struct mp_buffer name = {0}; /* the name is compared without its parameters, which may contain any name */
-    mp_function_name(&name, line->function);
+    function_name(&name, line->function);
     bool plumbing = mp_torch_is_plumbing((const char *)name.data, name.size);
     mp_buffer_free(&name);
     return !plumbing;
@@ -139,7 +143,7 @@ static const struct mp_stack_line *own_line(const struct mp_stack_lines *lines, 
     while (left--) {
         const struct mp_stack_line *line = &lines->at[left];
         if (line->language == MP_BACKWARD) continue; /* a border between passes, not a call */
-        if (line->language == MP_PYTHON ? is_specific(line) : mp_line_is_meaningful(line)) return line;
+        if (line->language == MP_PYTHON ? is_specific(line) : line_is_meaningful(line)) return line;
         if (!named && line->function) named = line;
     }
     return named;
@@ -154,7 +158,7 @@ void mp_difference_text(struct mp_buffer *out, const struct mp_model *model, uin
     if (line && line->language == MP_PYTHON)
         mp_line_text(out, line);
     else if (line)
-        mp_function_name(out, line->function);
+        function_name(out, line->function);
     mp_stack_lines_free(&lines);
     mp_stack_lines_free(&others);
 }
@@ -378,7 +382,7 @@ static void function_text(struct mp_buffer *out, const struct mp_stack_line *lin
     if (line->cut)
         mp_buffer_append_text(out, "… frames left out");
     else if (line->function && line->language == MP_NATIVE)
-        mp_function_name(out, line->function);
+        function_name(out, line->function);
     else
         mp_buffer_append_text(out, line->function ? line->function : "?");
     mp_buffer_append(out, "", 1);
@@ -476,7 +480,7 @@ static bool is_shown(const struct mp_stack_line *line, enum shown shown)
     if (line->cut || line->skipped) return false;
     if (shown == SHOW_USER) return line->user;
     if (shown == SHOW_PYTHON) return line->language == MP_PYTHON;
-    return !mp_line_is_start(line) && !mp_stack_is_allocator(line);
+    return !line_is_start(line) && !mp_stack_is_allocator(line);
 }
 
 static enum shown choose_shown(const struct mp_stack_lines *lines)
@@ -497,7 +501,7 @@ struct folded {
 static void fold(struct folded *folded, const struct mp_stack_line *line)
 {
     bool meaningful =
-        line->language == MP_PYTHON ? line->function && line->file && !line->skipped : mp_line_is_meaningful(line);
+        line->language == MP_PYTHON ? line->function && line->file && !line->skipped : line_is_meaningful(line);
     folded->count++;
     if (!folded->meaningful && meaningful) folded->meaningful = line;
 }
@@ -510,7 +514,7 @@ static void append_folded(struct mp_buffer *out, const struct folded *folded, co
     if (line && line->language == MP_PYTHON)
         mp_buffer_printf(out, "%s:%u %s … ", mp_path_short(line->file), line->line, line->function);
     else if (line) {
-        mp_function_name(out, line->function);
+        function_name(out, line->function);
         mp_buffer_append_text(out, " … ");
     }
     mp_buffer_printf(out, "%zu %s frame%s", folded->count, label, folded->count == 1 ? "" : "s");
