@@ -87,7 +87,7 @@ struct mp_symbol {
 };
 
 /* The fields of an event: V is a value, T a string id. Three structures are generated from this list: one event,
- * columns (format/reader.h), and room for columns (format/event_room.h). format/event_columns.c says how a file stores
+ * columns (format/reader.h), and room for columns (format/event_room.h). format/events.c says how a file stores
  * them.
  *
  *     address  alloc, free, resize
@@ -204,8 +204,8 @@ struct mp_block_use {
     uint64_t time_ns;
     uint64_t block;
     uint32_t operator, node; /* string ids: its name; the node of backward that ran it, 0: none */
-    uint32_t shape; /* string id of the tensor's type and sizes, "float32 [8, 128]"; also " strides [1, 8]" if its
-                     * elements are not in order; 0: not known */
+    uint32_t shape;  /* string id of the tensor's type and sizes, "float32 [8, 128]"; also " strides [1, 8]" if its
+                      * elements are not in order; 0: not known */
     uint32_t module; /* string id of the path of the network's module that ran; 0: none */
     uint8_t how;     /* bits of enum mp_use_how */
 };

@@ -107,17 +107,18 @@ static inline bool collects_garbage(const struct mp_torch_allocator *a)
     return a->limit != MP_TORCH_UNLIMITED && a->settings.gc_threshold > 0;
 }
 
-/* torch_streams.c */
+/* ---- streams */
 
 static void torch_trace(struct mp_torch_allocator *a, enum mp_torch_action action, uint64_t address, uint64_t bytes,
-                    const struct segment *segment, uint32_t block);
+                        const struct segment *segment, uint32_t block);
 static uint32_t torch_expand(struct mp_torch_allocator *a, uint64_t bytes, uint64_t stream, uint32_t pool);
 static void torch_unmap(struct mp_torch_allocator *a, uint32_t block);
 static void torch_finish_streams(struct mp_torch_allocator *a);
 static void torch_not_freeable(struct mp_torch_allocator *a, uint32_t pool);
 static void torch_free_now(struct mp_torch_allocator *a, uint32_t block);
 
-/* torch_blocks.c: blocks and free memory. */
+/* ---- blocks and free memory */
+
 static uint32_t torch_block_new(struct mp_torch_allocator *a, const struct block *block)
 {
     uint32_t id = a->unused_block;
@@ -216,7 +217,8 @@ static void torch_pool_need(struct mp_torch_allocator *a, uint32_t pool)
 /* Memory from the driver and back: alloc_block(), garbage_collect_cached_blocks(), release_available_cached_blocks()
  * and release_cached_blocks() of CUDACachingAllocator.cpp. */
 
-/* torch_segments.c */
+/* ---- segments */
+
 static uint32_t torch_segment_new(struct mp_torch_allocator *a, const struct segment *segment)
 {
     uint32_t id = a->unused_segment;
@@ -522,7 +524,8 @@ static uint32_t map(struct mp_torch_allocator *a, uint32_t block, uint64_t bytes
     return block;
 }
 
-/* torch_expandable.c */
+/* ---- expandable segments */
+
 static uint32_t torch_expand(struct mp_torch_allocator *a, uint64_t bytes, uint64_t stream, uint32_t pool)
 {
     uint32_t block = find_room(a, bytes, stream, pool);
@@ -685,7 +688,7 @@ void mp_torch_complete(struct mp_torch_allocator *a, uint32_t block)
 
 /* Private pools: beginAllocateToPool(), endAllocateToPool(), releasePool() of CUDACachingAllocator.cpp. */
 
-/* torch_pools.c: the next release must not empty the pool. */
+/* The next release must not empty the pool. */
 static void torch_not_freeable(struct mp_torch_allocator *a, uint32_t pool)
 {
     size_t kept = 0;
@@ -800,7 +803,7 @@ enum mp_torch_state mp_torch_block_state(const struct mp_torch_allocator *a, uin
 }
 
 static void torch_trace(struct mp_torch_allocator *a, enum mp_torch_action action, uint64_t address, uint64_t bytes,
-                    const struct segment *segment, uint32_t block)
+                        const struct segment *segment, uint32_t block)
 {
     if (!a->hooks.event) return;
     const struct mp_torch_event event = {address, bytes, segment->stream, segment->pool, block, (uint8_t)action};
@@ -972,7 +975,7 @@ void mp_torch_free(struct mp_torch_allocator *a, uint32_t block)
         torch_free_now(a, block);
 }
 
-/* torch_allocator.c: frees a block whose free was requested. */
+/* Frees a block whose free was requested. */
 static void torch_free_now(struct mp_torch_allocator *a, uint32_t block)
 {
     struct block *it = &a->blocks.at[block];

@@ -8,7 +8,7 @@
  *   5. The phases of its birth and of its free: forward, backward and the optimizer's step. The innermost frame of a
  *      stack that shows a phase says which.
  *   6. Rules over stacks that are likely to be right (modules that make their parameters).
- *   7. A guess without a stack (guesses.h).
+ *   7. A guess without a stack (struct mp_guesses).
  *
  * Otherwise the block has no category. Phases and rules apply to programs that use PyTorch. The driver's own blocks are
  * mostly segments of an allocator, and get a category from rules only. Pure.
@@ -43,7 +43,7 @@ struct mp_categories;
 struct mp_categories *mp_categories_make(const struct mp_model *model, const struct mp_rules *rules);
 /* The category of a block after `moment` events, a number below mp_categories_count(). */
 unsigned mp_category_of(const struct mp_categories *categories, uint32_t block, uint32_t moment);
-/* Like mp_category_of(). *guessed: true if the category is only likely (guesses.h): no stack, label or phase shows
+/* Like mp_category_of(). *guessed: true if the category is only likely (a guess): no stack, label or phase shows
  * it. */
 unsigned mp_category_look(const struct mp_categories *categories, uint32_t block, uint32_t moment, bool *guessed);
 unsigned mp_categories_count(const struct mp_categories *categories);

@@ -43,8 +43,8 @@ enum mp_leak_test {
     MP_LEAK_BY_REGROWTH, /* leak_regrown.h */
     MP_LEAK_BY_TWINS,    /* leak_twins.h */
     MP_LEAK_BY_PROCESS,  /* leak_hidden.h */
-    MP_LEAK_BY_RESERVED, /* leak_fragmentation.h */
-    MP_LEAK_BY_REST,     /* blocks that a few steps made stay, or leak_behind.h */
+    MP_LEAK_BY_RESERVED, /* leaks.c: reserved bytes grow, allocated bytes do not */
+    MP_LEAK_BY_REST,     /* leaks.c: blocks stay that a few steps made, or work after the last step */
     MP_LEAK_TESTS
 };
 

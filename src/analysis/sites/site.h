@@ -40,7 +40,7 @@ struct mp_site {
     uint64_t bytes, blocks, unknown_blocks; /* bytes: over the blocks of known size */
     uint32_t stack;                         /* stack of the group's heaviest site */
     uint32_t group;         /* string id in mp_sites.groups; MP_NONE: unknown, or the grouping is by stack */
-    uint64_t guessed_bytes; /* for a category: the bytes of guessed blocks (categories/guesses.h) */
+    uint64_t guessed_bytes; /* for a category: the bytes of guessed blocks (categories/categories.h) */
     double variance;        /* variance of bytes, if the blocks are a sample; NAN: unknown */
     uint16_t track;
     uint32_t first_module, module_count;     /* indices into mp_sites.modules, the heaviest first; only for sites by

@@ -19,7 +19,7 @@
 #include "base/clock.h"
 
 typedef struct {
-    _Atomic uint32_t owner;   /* 0: free; else a thread's id, with MP_LOCK_WAITED if a thread sleeps */
+    _Atomic uint32_t owner;   /* 0: free; else a thread's id, with a bit (WAITED in lock.c) if a thread sleeps */
     _Atomic uint32_t in_vain; /* the owner for which another thread waited in vain; 0: none */
     _Atomic uint32_t tries;   /* attempts since then, which do not wait */
     _Atomic uint64_t since;

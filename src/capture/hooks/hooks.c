@@ -146,7 +146,7 @@ static void follow_captures(enum mp_cuda_action action, int result)
     if (action == MP_CUDA_CAPTURE_END && ends && atomic_load(&captures) > 0) atomic_fetch_sub(&captures, 1);
 }
 
-/* ask.c: collects the facts that libmemprof.so needs about a call that has returned. */
+/* Collects the facts that libmemprof.so needs about a call that has returned. */
 static void hooks_ask(const struct mp_hook_call *call, int result, struct mp_cuda_facts *facts)
 {
     const struct mp_cuda_call *row = &mp_cuda_calls[call->id];
@@ -434,7 +434,7 @@ __attribute__((constructor)) static void start(void)
     atomic_store(&started, true);
 }
 
-/* wrappers.c: true once the constructor has run. */
+/* True once the constructor has run. */
 static bool hooks_started(void)
 {
     return atomic_load_explicit(&started, memory_order_relaxed);

@@ -388,7 +388,7 @@ static void use_fx_trace(struct mp_pytorch_records *r, const struct fields *fiel
     *name = last.function;
 }
 
-/* The graph's node that a frame of generated code belongs to, as a JSON object (model/graph_node.h); 0: none. */
+/* The graph's node that a frame of generated code belongs to, as a JSON object (model/stack.h); 0: none. */
 static uint32_t graph_node_of(struct mp_pytorch_records *r, const struct fields *fields)
 {
     struct mp_buffer json = {0};

@@ -1,4 +1,4 @@
-/* Results about a job. Rules as in reports.h. */
+/* Results about a job. Rules as in view.h. */
 #pragma once
 
 #include "analysis/job/job_view.h"
