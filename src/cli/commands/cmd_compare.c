@@ -7,9 +7,9 @@
 #include "cli/progress.h"
 #include "cli/query.h"
 #include "exchange/load/load.h"
+#include "output/job/job_compare.h"
 #include "output/report/compare.h"
 #include "output/report/coverage.h"
-#include "output/report/job_compare.h"
 
 #define GROWTH_PERCENT 5.0 /* allowed growth of --fail without --max-growth */
 

@@ -9,7 +9,7 @@
 #include "cli/command.h"
 #include "cli/form.h"
 #include "cli/jobs/job_paths.h"
-#include "output/report/job.h"
+#include "output/job/job.h"
 
 struct mp_job_query {
     const struct mp_invocation *invocation;

@@ -17,6 +17,7 @@
 #include "model/stack.h"
 #include "model/track.h"
 #include "output/report/plan.h"
+#include "output/report/server.h"
 #include "output/report/view.h"
 
 #define PLACES_MAX 4

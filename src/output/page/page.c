@@ -33,6 +33,7 @@
 #include "output/page/page_words.h"
 #include "output/report/advise.h"
 #include "output/report/coverage.h"
+#include "output/report/device_use.h"
 #include "output/report/holders.h"
 #include "output/report/leaks.h"
 #include "output/report/view.h"

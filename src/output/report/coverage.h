@@ -20,9 +20,3 @@ void mp_coverage_sentence(struct mp_buffer *out, const struct mp_model *model);
 /* The word before a peak: "" for a complete recording, "at least " if only its end is missing, "about " if frees may be
  * missing, too. */
 const char *mp_coverage_hedge(const struct mp_model *model);
-
-/* Memory of devices that no recorded block explains, as text and as JSON; see view.h. */
-
-/* Uses of each CUDA device ("device_use"); text: a part that begins with an empty line, or nothing. */
-void mp_device_uses_json(struct mp_json *json, const struct mp_model *model);
-void mp_device_uses_text(struct mp_text *text, const struct mp_model *model);

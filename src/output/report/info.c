@@ -10,6 +10,7 @@
 #include "model/steps_infer.h"
 #include "output/report/columns.h"
 #include "output/report/coverage.h"
+#include "output/report/device_use.h"
 #include "output/report/peak.h"
 #include "output/report/plan.h"
 #include "output/report/view.h"

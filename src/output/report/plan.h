@@ -17,11 +17,3 @@ bool mp_plan_sentence(struct mp_buffer *out, const struct mp_model *model);
 /* Writes, before a report's peak, a plan's device and the sites whose values decide sizes; nothing for other
  * recordings (false). */
 bool mp_plan_head_text(struct mp_text *text, const struct mp_model *model);
-
-/* A server's plan, as text and as JSON; see view.h. */
-
-/* Only for recordings of a server of language models: the object "server"; a part of text that begins with an empty
- * line (false: none); a sentence on what its KV cache holds or lacks (false: none). */
-void mp_server_json(struct mp_json *json, const struct mp_model *model);
-bool mp_server_text(struct mp_text *text, const struct mp_model *model);
-bool mp_server_sentence(struct mp_buffer *out, const struct mp_model *model, bool *lacks);

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "analysis/job/job_compare.h"
-#include "output/report/job.h"
+#include "output/job/job.h"
 
 /* The jobs in the order in which the user named them; `compare` compares the first with the last. */
 struct mp_job_comparison {

@@ -1,4 +1,4 @@
-#include "output/report/job.h"
+#include "output/job/job.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "output/report/job_compare.h"
+#include "output/job/job_compare.h"
 
 #include "output/report/columns.h"
 
