@@ -72,6 +72,23 @@ void mp_buffer_printf(struct mp_buffer *buffer, const char *format, ...)
     buffer->size += (size_t)length;
 }
 
+const char *mp_buffer_text(struct mp_buffer *buffer)
+{
+    unsigned char *end = mp_buffer_room(buffer, 1);
+    if (!end) return "";
+    *end = '\0';
+    return (const char *)buffer->data;
+}
+
+char *mp_buffer_take(struct mp_buffer *buffer)
+{
+    mp_buffer_text(buffer);
+    if (buffer->failed) mp_buffer_free(buffer);
+    char *text = (char *)buffer->data;
+    *buffer = (struct mp_buffer){0};
+    return text;
+}
+
 void mp_buffer_clear(struct mp_buffer *buffer)
 {
     buffer->size = 0;

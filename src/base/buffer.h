@@ -28,5 +28,11 @@ void mp_buffer_append_text(struct mp_buffer *buffer, const char *text);
 /* Appends bytes of unknown origin as UTF-8: each byte that is none becomes U+FFFD. */
 void mp_buffer_append_utf8(struct mp_buffer *buffer, const char *bytes, size_t length);
 void mp_buffer_printf(struct mp_buffer *buffer, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The bytes so far, with a NUL behind them that does not count; "" also if an append failed. Valid until the next
+ * append.
+ */
+const char *mp_buffer_text(struct mp_buffer *buffer);
+/* Does the same, and makes the text the caller's, who frees it; the buffer is empty again. NULL if an append failed. */
+char *mp_buffer_take(struct mp_buffer *buffer);
 void mp_buffer_clear(struct mp_buffer *buffer); /* empty again, memory kept, `failed` reset */
 void mp_buffer_free(struct mp_buffer *buffer);

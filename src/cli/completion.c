@@ -64,9 +64,8 @@ static void zsh_row(struct mp_buffer *out, const char *dashes, const char *name,
 {
     struct mp_buffer row = {0};
     mp_buffer_printf(&row, "%s%s:%s", dashes, name, help);
-    mp_buffer_append(&row, "", 1);
     mp_buffer_append_text(out, "        ");
-    quoted(out, (const char *)row.data, "");
+    quoted(out, mp_buffer_text(&row), "");
     mp_buffer_append_text(out, "\n");
     mp_buffer_free(&row);
 }

@@ -129,8 +129,7 @@ static int take_settings(struct mp_invocation *invocation)
     if (!path) mp_buffer_append(&texts, "", 1);
     size_t length = texts.size;
     mp_buffer_append_text(&texts, list ? list : "");
-    mp_buffer_append(&texts, "", 1);
-    invocation->settings = (char *)texts.data;
+    invocation->settings = mp_buffer_take(&texts);
     int status = take_lines(invocation, path, invocation->settings);
     return status ? status : take_list(invocation, invocation->settings + length);
 }

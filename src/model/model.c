@@ -127,6 +127,12 @@ const struct mp_model_label *mp_model_label_first(const struct mp_model *model, 
     return first < model->labels.count && model->labels.at[first].block == block ? &model->labels.at[first] : NULL;
 }
 
+void mp_model_command(const struct mp_model *model, struct mp_buffer *out)
+{
+    for (const char *const *word = model->start.command; word && *word; word++)
+        mp_buffer_printf(out, "%s%s", word == model->start.command ? "" : " ", *word);
+}
+
 bool mp_model_limited(const struct mp_model *model)
 {
     return model->coverage.limit_count || model->past.events || model->sample_bytes;

@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include "base/buffer.h"
 #include "base/error.h"
 #include "base/intern.h"
 #include "base/vec.h"
@@ -245,6 +246,9 @@ static inline const char *mp_model_text(const struct mp_model *model, uint32_t i
 {
     return mp_intern_get(&model->strings, id, NULL);
 }
+
+/* Appends the recorded command, with a space between its words. */
+void mp_model_command(const struct mp_model *model, struct mp_buffer *out);
 
 /* The number of the program's own events in the recording, even if only a part of the recording was read. */
 static inline uint64_t mp_model_event_count(const struct mp_model *model)

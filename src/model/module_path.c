@@ -89,13 +89,12 @@ static bool merge(const char *pattern, const char *path, struct mp_buffer *out)
 bool mp_module_pattern_add(struct mp_buffer *pattern, const char *path)
 {
     if (!pattern->size) {
-        mp_buffer_append(pattern, path, strlen(path) + 1);
+        mp_buffer_append_text(pattern, path);
         return true;
     }
-    if (!merge((const char *)pattern->data, path, NULL)) return false;
+    if (!merge(mp_buffer_text(pattern), path, NULL)) return false;
     struct mp_buffer merged = {0};
-    merge((const char *)pattern->data, path, &merged);
-    mp_buffer_append(&merged, "", 1);
+    merge(mp_buffer_text(pattern), path, &merged);
     mp_buffer_free(pattern);
     *pattern = merged;
     return true;

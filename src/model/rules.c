@@ -144,7 +144,6 @@ void mp_rules_line_text(const struct mp_model *model, const struct mp_model_line
         mp_buffer_printf(text, " %s:%u", mp_model_text(model, line->file), line->line);
     else if (library)
         mp_buffer_printf(text, " %s", mp_model_text(model, model->modules.at[library].path));
-    mp_buffer_append(text, "", 1);
 }
 
 uint32_t mp_rules_find_frame(const struct mp_rules *rules, const struct mp_model *model, uint32_t frame,
@@ -157,7 +156,7 @@ uint32_t mp_rules_find_frame(const struct mp_rules *rules, const struct mp_model
     for (uint32_t i = 0; i < from->line_count || !i; i++) {
         const struct mp_model_line *line = from->line_count ? &model->lines.at[from->first_line + i] : &unknown;
         mp_rules_line_text(model, line, library, scratch);
-        uint32_t rule = mp_rules_find(rules, (const char *)scratch->data);
+        uint32_t rule = mp_rules_find(rules, mp_buffer_text(scratch));
         if (rule < best) best = rule;
     }
     return best;

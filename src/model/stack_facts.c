@@ -178,9 +178,9 @@ static uint32_t facts_of_text(struct finder *f, const struct mp_model_line *line
 {
     uint32_t facts = 0;
     mp_rules_line_text(f->model, line, module, &f->scratch);
+    const char *text = mp_buffer_text(&f->scratch);
     for (size_t i = 0; i < PATTERNS; i++)
-        if (!(facts & patterns[i].fact) && mp_rule_fits(&f->rules.rules.at[i], (const char *)f->scratch.data))
-            facts |= patterns[i].fact;
+        if (!(facts & patterns[i].fact) && mp_rule_fits(&f->rules.rules.at[i], text)) facts |= patterns[i].fact;
     return facts;
 }
 

@@ -79,10 +79,8 @@ static void fill_recording(struct filling *f)
     const struct mp_model *model = f->model;
     struct mp_buffer command = {0};
     f->table->shown.rows = 1;
-    for (const char *const *word = model->start.command; word && *word; word++)
-        mp_buffer_printf(&command, "%s%s", command.size ? " " : "", *word);
-    mp_buffer_append(&command, "", 1);
-    *add_text(f, "command") = copied(f, (const char *)command.data);
+    mp_model_command(model, &command);
+    *add_text(f, "command") = copied(f, mp_buffer_text(&command));
     mp_buffer_free(&command);
     *add_text(f, "format") = copied(f, model->file.format);
     *add_text(f, "host") = copied(f, model->start.host);
@@ -170,8 +168,7 @@ static void fill_stacks(struct filling *f)
         if (!line) continue;
         mp_buffer_clear(&text);
         mp_frame_headline(&text, &lines);
-        mp_buffer_append(&text, "", 1);
-        site[i] = copied(f, (const char *)text.data);
+        site[i] = copied(f, mp_buffer_text(&text));
         function[i] = kept(f, line->function);
         file[i] = kept(f, line->file);
     }

@@ -418,8 +418,7 @@ static uint32_t holder_of(struct taker *t, const struct mp_leaks *leaks, const s
     const char *file = holder->file ? mp_model_text(t->model, holder->file) : NULL,
                *slash = file ? strrchr(file, '/') : NULL;
     if (file) mp_buffer_printf(&text, " (%s:%u)", slash ? slash + 1 : file, holder->line);
-    mp_buffer_append(&text, "", 1);
-    uint32_t id = job_text(t->job, (const char *)text.data);
+    uint32_t id = job_text(t->job, mp_buffer_text(&text));
     mp_buffer_free(&text);
     return id;
 }
@@ -467,8 +466,7 @@ static enum mp_status take_leaks(struct taker *t, struct mp_job_process *process
 static uint32_t command_of(struct mp_job *job, const struct mp_model *model)
 {
     struct mp_buffer words = {0};
-    for (const char *const *word = model->start.command; word && *word; word++)
-        mp_buffer_printf(&words, "%s%s", word == model->start.command ? "" : " ", *word);
+    mp_model_command(model, &words);
     size_t length = words.size < COMMAND_MAX ? words.size : COMMAND_MAX;
     while (length && length < words.size && (words.data[length] & 0xc0) == 0x80)
         length--;

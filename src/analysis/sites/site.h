@@ -43,6 +43,7 @@ struct mp_site {
     uint64_t guessed_bytes; /* for a category: the bytes of guessed blocks (categories/categories.h) */
     double variance;        /* variance of bytes, if the blocks are a sample; NAN: unknown */
     uint16_t track;
+    bool of_base_alone;                      /* all its blocks were live before the recording began */
     uint32_t first_module, module_count;     /* indices into mp_sites.modules, the heaviest first; only for sites by
                                               * stack */
     uint32_t first_free, free_count;         /* indices into mp_sites.frees: the stacks that freed the site's blocks

@@ -76,7 +76,7 @@ static void add_patterns(const struct mp_model *model, size_t root, const struct
     site->first_module = (uint32_t)sites->modules.count;
     for (size_t i = 0; i < made; i++) {
         struct mp_site_module module = {MP_NONE, patterns[i].bytes};
-        module.pattern = mp_intern_add_text(&sites->groups, (const char *)patterns[i].text.data);
+        module.pattern = mp_intern_add_text(&sites->groups, mp_buffer_text(&patterns[i].text));
         mp_vec_add(&sites->modules, module);
         site->module_count++;
         mp_buffer_free(&patterns[i].text);
@@ -125,7 +125,8 @@ struct counting {
 static size_t site_of(struct counting *counting, const struct key *key)
 {
     size_t at = mp_intern_add(&counting->keys, (const char *)key, sizeof *key) - 1;
-    struct mp_site site = {.stack = key->stack, .group = key->group, .track = (uint16_t)key->track};
+    struct mp_site site = {
+        .stack = key->stack, .group = key->group, .track = (uint16_t)key->track, .of_base_alone = true};
     if (at >= counting->sites->count) {
         mp_vec_add(counting->sites, site);
         mp_vec_add(&counting->last_period, 0);
@@ -151,6 +152,7 @@ static void count_birth(struct counting *counting, size_t at, uint32_t born)
     uint32_t period = mp_birth_period(counting->model, counting->steps, born);
     if (period != counting->last_period.at[at]) site->births++;
     counting->last_period.at[at] = period;
+    site->of_base_alone = false;
     site->last_step = mp_step_of(counting->steps, born);
     if (!site->first_step) site->first_step = site->last_step;
 }
@@ -199,6 +201,7 @@ static void merge_site(struct mp_site *into, const struct mp_site *from, uint64_
     into->variance += from->variance;
     into->unknown_blocks += from->unknown_blocks;
     if (from->births > into->births) into->births = from->births;
+    into->of_base_alone &= from->of_base_alone;
     if (from->first_step && (!into->first_step || from->first_step < into->first_step))
         into->first_step = from->first_step;
     if (from->last_step > into->last_step) into->last_step = from->last_step;

@@ -76,10 +76,8 @@ static void describe(const struct mp_query *query, const struct mp_model *model,
 {
     struct mp_buffer words = {0};
     struct mp_text text = {.out = &compared->coverage, .color = query->text.color && !query->document.out};
-    for (size_t i = 0; model->start.command && model->start.command[i]; i++)
-        mp_buffer_printf(&words, "%s%s", i ? " " : "", model->start.command[i]);
-    mp_buffer_append(&words, "", 1);
-    mp_text_clean(&compared->command, (const char *)words.data);
+    mp_model_command(model, &words);
+    mp_text_clean(&compared->command, mp_buffer_text(&words));
     mp_buffer_free(&words);
     mp_coverage_text(&text, model);
     compared->events = mp_model_event_count(model);

@@ -142,8 +142,7 @@ static bool preload(const struct planning *planning)
     for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++)
         mp_buffer_printf(&list, "%s%s/%s", i ? ":" : "", planning->folder, libraries[i]);
     if (present && *present) mp_buffer_printf(&list, ":%s", present);
-    mp_buffer_append(&list, "", 1);
-    bool done = !setenv("LD_PRELOAD", (const char *)list.data, 1);
+    bool done = !setenv("LD_PRELOAD", mp_buffer_text(&list), 1);
     mp_buffer_free(&list);
     return done;
 }
@@ -195,7 +194,7 @@ static bool set_up(struct planning *planning)
                 set("SOFTGPU_CONTEXT", "%llu", (unsigned long long)device->context) &&
                 set("SOFTGPU_DEVICES", "%u", planning->devices) && set("SOFTGPU_VALUES", "%s", planning->values) &&
                 set("SOFTGPU_SELECTED", "%g", planning->selected) &&
-                set("SOFTGPU_PROFILE", "kernels=1;%s", (const char *)profile.data) &&
+                set("SOFTGPU_PROFILE", "kernels=1;%s", mp_buffer_text(&profile)) &&
                 set("TRITON_LIBCUDA_PATH", "%s/lib", planning->folder) && /* Triton would ask ldconfig, which does not
                                                                            * know the stand-in */
                 set("MEMPROF_PLAN", "random=%s;values=%s;rank=%u;world=%u;ready=%llu",

@@ -106,8 +106,7 @@ static void set_change(const struct mp_model *model, const struct mp_change *cha
     mp_json_text(&json, "file", line ? mp_model_text(model, line->file) : NULL);
     mp_json_number(&json, "line", line ? line->line : 0);
     mp_json_end_object(&json);
-    mp_buffer_append(&out, "", 1);
-    setenv("MEMPROF_APPLY", (const char *)out.data, 1);
+    setenv("MEMPROF_APPLY", mp_buffer_text(&out), 1);
     mp_buffer_free(&out);
 }
 

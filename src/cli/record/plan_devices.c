@@ -266,7 +266,6 @@ void mp_plan_device_profile(const struct mp_plan_device *device, struct mp_buffe
         else
             mp_buffer_printf(text, "%llu", (unsigned long long)*(const uint64_t *)member);
     }
-    mp_buffer_append(text, "", 1);
 }
 
 enum mp_status mp_plan_devices_print(const char *folder, struct mp_error *error)

@@ -305,7 +305,6 @@ static void print_fit(const struct mp_plan_outcome *outcome, const struct mp_pla
     for (size_t i = 0; i < plan->estimated.count; i++)
         if (plan->estimated.at[i].bytes == MP_BYTES_UNKNOWN)
             mp_buffer_printf(&unknown, "%s%s", unknown.size ? " and " : "; not known: ", plan->estimated.at[i].name);
-    mp_buffer_append(&unknown, "", 1);
     char room[MP_UNIT_TEXT], reserved[MP_UNIT_TEXT], allocated[MP_UNIT_TEXT], other[MP_UNIT_TEXT];
     uint64_t needed = outcome->reserved + outcome->estimated;
     mp_format_bytes(reserved, outcome->reserved);
@@ -313,7 +312,7 @@ static void print_fit(const struct mp_plan_outcome *outcome, const struct mp_pla
     mp_format_bytes(other, outcome->estimated);
     if (plan->xla.limit) {
         print_fit_of_xla(&plan->xla, failed);
-        mp_message("context and libraries take another %s (estimated)%s", other, (const char *)unknown.data);
+        mp_message("context and libraries take another %s (estimated)%s", other, mp_buffer_text(&unknown));
         mp_buffer_free(&unknown);
         return;
     }
@@ -332,7 +331,7 @@ static void print_fit(const struct mp_plan_outcome *outcome, const struct mp_pla
         mp_message("does not fit, by %s: reserved %s, allocated %s at the peak", mp_format_bytes(room, outcome->over),
                    reserved, allocated);
     mp_message("%scontext and libraries take another %s (estimated)%s",
-               plan->has_torch ? "allocated and reserved are PyTorch's own; " : "", other, (const char *)unknown.data);
+               plan->has_torch ? "allocated and reserved are PyTorch's own; " : "", other, mp_buffer_text(&unknown));
     mp_buffer_free(&unknown);
 }
 

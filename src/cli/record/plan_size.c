@@ -95,8 +95,7 @@ static char *fill_operand(const struct search *search, const char *operand, bool
             mp_buffer_append(&filled, operand++, 1);
         }
     }
-    mp_buffer_append(&filled, "", 1);
-    return (char *)filled.data;
+    return mp_buffer_take(&filled);
 }
 
 /* The words of a run of the command with `value` in place of the start's number. */

@@ -282,10 +282,10 @@ static void put_kinds(struct mp_buffer *text, const struct kinds *kinds, bool ha
 }
 
 /* Like mp_shown_path(), but leaves a star unquoted, so that a shell expands it. */
-static const char *shown_star(char room[MP_SHOWN_ROOM], const struct mp_buffer *star)
+static const char *shown_star(char room[MP_SHOWN_ROOM], struct mp_buffer *star)
 {
     static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-+=.,:@/*";
-    const char *shown = mp_shown_path(room, (const char *)star->data);
+    const char *shown = mp_shown_path(room, mp_buffer_text(star));
     size_t length = strlen(shown);
     if (length < 3 || *shown != '\'' || strspn(shown + 1, plain) != length - 2) return shown;
     room[shown - room + (ptrdiff_t)length - 1] = '\0';
@@ -314,8 +314,7 @@ static void put_files(struct mp_buffer *text, const struct mp_collector_options 
         i += part;
     }
     if (!pattern) mp_buffer_printf(&star, "%.*s.*%s", (int)stem, options->output, options->output + stem);
-    mp_buffer_append(&star, "", 1);
-    if (star.size < MP_SHOWN_ROOM) mp_buffer_printf(text, "%s%s", pattern ? "" : ", ", shown_star(shown, &star));
+    if (star.size + 1 < MP_SHOWN_ROOM) mp_buffer_printf(text, "%s%s", pattern ? "" : ", ", shown_star(shown, &star));
     mp_buffer_free(&star);
 }
 
@@ -331,7 +330,6 @@ static void put_remarks(struct mp_buffer *text, const struct mp_recording_summar
     if (summary->leaks)
         mp_buffer_printf(text, "%s%u site%s growing", between, summary->leaks,
                          summary->leaks == 1 ? " keeps" : "s keep");
-    mp_buffer_append(text, "", 1);
 }
 
 struct tree {
@@ -436,8 +434,8 @@ static void print_remarkable(const struct tree *tree)
         struct mp_buffer remarks = {0};
         if (summary->failed || summary->left_out) continue;
         put_remarks(&remarks, summary);
-        if (*(const char *)remarks.data && (summary != tree->main || !summary->dropped))
-            add_kind(&kinds, summary, (const char *)remarks.data);
+        if (remarks.size && (summary != tree->main || !summary->dropped))
+            add_kind(&kinds, summary, mp_buffer_text(&remarks));
         mp_buffer_free(&remarks);
     }
     for (size_t i = 0; i < kinds.at.count && i < PRINTED_MAX; i++) {
@@ -449,7 +447,7 @@ static void print_remarkable(const struct tree *tree)
             put_kind(&text, kind, false);
         put_remarks(&remarks, kind->first);
         mp_message("%.*s: %s.   See: memprof %s %s%s", (int)text.size, (const char *)text.data,
-                   (const char *)remarks.data, kind->first->leaks ? "leaks" : "report",
+                   mp_buffer_text(&remarks), kind->first->leaks ? "leaks" : "report",
                    mp_shown_path(shown, kind->first->path), kind->count == 1 ? "" : ", the first of them");
         mp_buffer_free(&remarks);
         mp_buffer_free(&text);

@@ -423,13 +423,12 @@ static void put_site(const struct mp_top_view *view, const struct order *order, 
     mp_site_text(&text, blocks->model, site);
     mp_buffer_append_text(&text, "  ");
     mp_site_modules_text(&text, &blocks->leaks.outstanding, site);
-    mp_buffer_append(&text, "", 1);
     mp_top_line(canvas);
     mp_top_put_in(canvas, MP_TOP_PLAIN, 10, true, held);
     mp_top_put_in(canvas, MP_TOP_PLAIN, 13, true, growth);
     mp_top_put(canvas, MP_TOP_PLAIN, "  ");
     if (judged->leak) mp_top_put(canvas, MP_TOP_WARNING, "leak? ");
-    mp_top_put(canvas, MP_TOP_PLAIN, "%s", (const char *)text.data);
+    mp_top_put(canvas, MP_TOP_PLAIN, "%s", mp_buffer_text(&text));
     mp_buffer_free(&text);
 }
 

@@ -98,13 +98,9 @@ char *mp_naming_path(const struct mp_naming *naming, const struct mp_named *proc
         else
             mp_buffer_append(&path, at, 1);
     }
-    mp_buffer_append(&path, "", 1);
-    if (path.failed) {
-        mp_buffer_free(&path);
-        return NULL;
-    }
-    char *name = (char *)path.data, *slash = strrchr(name, '/'), *dot = strrchr(slash ? slash : name, '.');
-    if (!number) return name;
+    char *name = mp_buffer_take(&path);
+    if (!name || !number) return name;
+    char *slash = strrchr(name, '/'), *dot = strrchr(slash ? slash : name, '.');
     /* If the pattern has %p or %r, the pid would add nothing, so only a number is added. */
     bool apart = mp_naming_separates_processes(naming->pattern);
     char between[32] = "";

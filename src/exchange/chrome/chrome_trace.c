@@ -452,10 +452,8 @@ static void write_process_names(struct trace *trace)
 {
     const struct mp_model *model = trace->model;
     struct mp_buffer name = {0};
-    for (const char *const *word = model->start.command; word && *word; word++)
-        mp_buffer_printf(&name, "%s%s", name.size ? " " : "", *word);
-    mp_buffer_append(&name, "", 1);
-    chrome_name(&trace->chrome, "process_name", trace->pid, 0, "name", (const char *)name.data);
+    mp_model_command(model, &name);
+    chrome_name(&trace->chrome, "process_name", trace->pid, 0, "name", mp_buffer_text(&name));
     mp_buffer_free(&name);
 }
 

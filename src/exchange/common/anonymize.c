@@ -117,8 +117,7 @@ static void rename_settings(const char *settings, struct mp_buffer *out)
 /* Interns the buffer's text and frees the buffer. Returns the id. */
 static uint32_t intern_buffer(struct renaming *renaming, struct mp_buffer *text)
 {
-    mp_buffer_append(text, "", 1);
-    uint32_t id = intern(renaming, (const char *)text->data);
+    uint32_t id = intern(renaming, mp_buffer_text(text));
     mp_buffer_free(text);
     return id;
 }
@@ -534,8 +533,7 @@ static void rename_start(struct renaming *renaming)
     if (!strchr(start->configuration, ';')) rename_settings(start->configuration, &text);
     if (renaming->by_pattern) mp_buffer_append_text(&text, "step_range=^step;");
     if (*renaming->steps.function) mp_buffer_append_text(&text, "step_at=" STEP_FUNCTION ";");
-    mp_buffer_append(&text, "", 1);
-    uint32_t id = intern(renaming, (const char *)text.data);
+    uint32_t id = intern(renaming, mp_buffer_text(&text));
     mp_buffer_free(&text);
     start->configuration = mp_intern_get(&renaming->to, id, NULL);
 }

@@ -625,8 +625,7 @@ static uint32_t operator_frame(struct finder *finder, const struct span *span)
         mp_buffer_append(&function, shapes + 1, length - 1 - whole);
         mp_buffer_append_text(&function, whole ? ")" : "...)");
     }
-    mp_buffer_append(&function, "", 1);
-    uint32_t full = mp_import_text(tables, (const char *)function.data, function.size - 1);
+    uint32_t full = mp_import_text(tables, mp_buffer_text(&function), function.size);
     uint32_t frame = mp_import_frame(tables, MP_NATIVE, full, 0, 0);
     mp_buffer_free(&function);
     return frame;

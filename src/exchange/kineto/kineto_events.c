@@ -281,9 +281,8 @@ static void hand_over(struct trace_reader *reader, struct mp_kineto_event *event
 {
     for (size_t i = 0; i < MP_KINETO_TEXTS; i++) {
         struct mp_buffer *text = &reader->texts[i];
-        mp_buffer_append(text, "", 1);
-        event->texts[i] = (const char *)text->data;
-        event->lengths[i] = text->size - 1;
+        event->texts[i] = mp_buffer_text(text);
+        event->lengths[i] = text->size;
     }
     if (take) take(reader->sink->context, event);
 }

@@ -84,8 +84,7 @@ static enum mp_status nsys_each(sqlite3 *sqlite, const char *table, const char *
                          nsys_has_column(sqlite, table, columns[i]) ? "\"" : "NULL AS \"", columns[i], "\"");
     mp_buffer_printf(&query, " FROM main.\"%s\"%s", table,
                      nsys_has_column(sqlite, table, "start") ? " ORDER BY start, rowid" : "");
-    mp_buffer_append(&query, "", 1);
-    int result = sqlite3_prepare_v2(sqlite, (const char *)query.data, -1, &statement, NULL);
+    int result = sqlite3_prepare_v2(sqlite, mp_buffer_text(&query), -1, &statement, NULL);
     while (result == SQLITE_OK || result == SQLITE_ROW) {
         result = sqlite3_step(statement);
         if (result == SQLITE_ROW) row(context, statement);
@@ -451,8 +450,7 @@ static int open_as_it_is(const char *path, sqlite3 **sqlite)
     for (const char *at = path; *at; at++)
         mp_buffer_printf(&address, "%%%02x", (unsigned)(unsigned char)*at);
     mp_buffer_append_text(&address, "?immutable=1");
-    mp_buffer_append(&address, "", 1);
-    int result = sqlite3_open_v2((const char *)address.data, sqlite, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, NULL);
+    int result = sqlite3_open_v2(mp_buffer_text(&address), sqlite, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, NULL);
     mp_buffer_free(&address);
     if (!result) sqlite3_limit(*sqlite, SQLITE_LIMIT_LENGTH, LONGEST_VALUE); /* SQLite copies a value several times */
     return result;
@@ -478,13 +476,12 @@ static enum mp_status check_journals(const char *path, struct mp_error *error)
     for (size_t i = 0; !status && i < sizeof ends / sizeof *ends; i++) {
         struct mp_buffer journal = {0};
         mp_buffer_printf(&journal, "%s%s", real ? real : path, ends[i]);
-        mp_buffer_append(&journal, "", 1);
-        if (begins_a_journal((const char *)journal.data))
+        if (begins_a_journal(mp_buffer_text(&journal)))
             status = mp_fail(error, MP_DAMAGED,
                              "%s is not complete without %s, which has writes that are not in the file yet: let the "
                              "program end, then "
                              "run sqlite3 '%s' .tables, which joins them",
-                             path, (const char *)journal.data, path);
+                             path, mp_buffer_text(&journal), path);
         mp_buffer_free(&journal);
     }
     free(real);

@@ -341,8 +341,7 @@ char *mp_pytorch_settings(struct mp_values *values, uint64_t settings)
                          mp_intern_get(&values->texts, (uint32_t)mp_value_payload(items[i]), NULL));
         put_setting(&out, values, items[i + 1]);
     }
-    mp_buffer_append(&out, "", 1);
-    return (char *)out.data;
+    return mp_buffer_take(&out);
 }
 
 #define LANES_MAX 64

@@ -286,8 +286,7 @@ static void put_frame(struct mp_stack_out *out, uint32_t *memo, const char *name
     for (unsigned part = 0; more && part < MP_GRAPH_NODE_PARTS; part++) {
         mp_buffer_clear(&text);
         if (!mp_graph_node_part(out->model, more, part, &text)) continue;
-        mp_buffer_append(&text, "", 1);
-        mp_value_text(value, mp_graph_node_keys[part], (const char *)text.data);
+        mp_value_text(value, mp_graph_node_keys[part], mp_buffer_text(&text));
     }
     mp_buffer_free(&text);
     mp_value_end_dict(value);

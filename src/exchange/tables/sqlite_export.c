@@ -209,9 +209,8 @@ static void insert(struct database *db, enum table table, const char *form, ...)
             const char *text = va_arg(values, const char *);
             mp_buffer_clear(&db->text);
             if (text) mp_buffer_append_utf8(&db->text, text, strlen(text));
-            mp_buffer_append(&db->text, "", 1);
-            check(db, sqlite3_bind_text(statement, column, text ? (const char *)db->text.data : NULL, -1,
-                                        SQLITE_TRANSIENT));
+            check(db,
+                  sqlite3_bind_text(statement, column, text ? mp_buffer_text(&db->text) : NULL, -1, SQLITE_TRANSIENT));
         } else if (form[column - 1] == 'i') {
             check(db, sqlite3_bind_int64(statement, column, va_arg(values, int64_t)));
         } else {
@@ -240,12 +239,10 @@ static void put_recording(struct database *db, const char *filter)
     const struct mp_model *model = db->model;
     const struct mp_window *window = db->rows->window;
     struct mp_buffer command = {0};
-    for (const char *const *word = model->start.command; word && *word; word++)
-        mp_buffer_printf(&command, "%s%s", command.size ? " " : "", *word);
-    mp_buffer_append(&command, "", 1);
+    mp_model_command(model, &command);
     bool whole = !mp_model_incomplete(model) && !mp_model_limited(model);
     const struct mp_member *member = &model->start.member;
-    insert(db, RECORDING, "tttnnnnnnntnnnnnnntt", "memprof.sqlite/1", (const char *)command.data,
+    insert(db, RECORDING, "tttnnnnnnntnnnnnnntt", "memprof.sqlite/1", mp_buffer_text(&command),
            *model->start.host ? model->start.host : NULL, (uint64_t)model->start.pid,
            model->start.realtime_ns ? model->start.realtime_ns : UINT64_MAX, model->duration_ns, window->from_ns,
            window->to_ns, (uint64_t)window->first, (uint64_t)window->last, filter, (uint64_t)whole,
@@ -305,12 +302,10 @@ static void put_stack(struct database *db, uint32_t stack)
     mp_stack_resolve(db->model, stack, &db->lines);
     mp_frame_headline(&site, &db->lines);
     mp_frame_fold(&folded, &db->lines);
-    mp_buffer_append(&site, "", 1);
-    mp_buffer_append(&folded, "", 1);
     const struct mp_stack_line *line = mp_stack_headline(&db->lines);
-    insert(db, STACKS, "ntttnt", (uint64_t)stack, site.size > 1 ? (const char *)site.data : NULL,
+    insert(db, STACKS, "ntttnt", (uint64_t)stack, site.size ? mp_buffer_text(&site) : NULL,
            line ? line->function : NULL, line ? line->file : NULL,
-           line && line->line ? (uint64_t)line->line : UINT64_MAX, (const char *)folded.data);
+           line && line->line ? (uint64_t)line->line : UINT64_MAX, mp_buffer_text(&folded));
     for (size_t i = 0; i < db->lines.count; i++)
         insert(db, STACK_FRAMES, "nnn", (uint64_t)stack, (uint64_t)i, (uint64_t)put_frame(db, &db->lines.at[i]));
     mp_buffer_free(&site);

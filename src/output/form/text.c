@@ -168,12 +168,11 @@ void mp_heading(struct mp_text *text, const char *format, ...)
     va_start(values.list, format);
     say(&made, false, format, &values);
     va_end(values.list);
-    mp_buffer_append(&made, "", 1);
     if (text->document) {
         mp_document_lines(text->document, text->out);
-        mp_document_heading(text->document, "%s", (const char *)made.data);
+        mp_document_heading(text->document, "%s", mp_buffer_text(&made));
     } else {
-        mp_text_put(text, MP_BOLD, "\n%s", (const char *)made.data);
+        mp_text_put(text, MP_BOLD, "\n%s", mp_buffer_text(&made));
     }
     mp_buffer_free(&made);
 }
@@ -464,7 +463,7 @@ void mp_document_end_table(struct mp_document *document)
 
 void mp_document_lines(struct mp_document *document, struct mp_buffer *lines)
 {
-    mp_buffer_append(lines, "", 1);
+    mp_buffer_text(lines);
     for (char *rest = (char *)lines->data, *line; rest && (line = strsep(&rest, "\n"));) {
         line += strspn(line, " ,;:"); /* the line's beginning may have become a heading */
         if (*line) put_paragraph(document, "%s", line);

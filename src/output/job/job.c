@@ -356,7 +356,7 @@ MP_GETTER(get_leaking, struct mp_job_finding, it, mp_job_name(&value->made, of, 
 
 static void get_place(struct mp_value *value, const void *of, const void *row)
 {
-    value->site = (struct mp_site){.stack = ((const struct mp_job_finding *)row)->stack, .births = 1};
+    value->site = (struct mp_site){.stack = ((const struct mp_job_finding *)row)->stack};
     if (!value->site.stack) value->text = "(no stack)";
 }
 
@@ -521,7 +521,7 @@ static void put_highest(struct mp_text *text, const struct mp_job_view *job)
 static void put_reason(struct mp_text *text, const struct mp_job_view *job, const struct mp_job_outlier *outlier,
                        const struct mp_job_reason *reason)
 {
-    const struct mp_site site = {.stack = reason->stack, .births = 1};
+    const struct mp_site site = {.stack = reason->stack};
     uint64_t difference = outlier->more ? reason->own - reason->others : reason->others - reason->own;
     mp_say(text, "    `%s%s`  ", outlier->more ? "+" : "-", mp_bytes(difference));
     mp_site_text(text->out, job->model, &site);

@@ -71,7 +71,7 @@ MP_GETTER(get_delta, struct mp_job_compare_row, pair, value->number = pair->byte
 static void get_site(struct mp_value *value, const void *of, const void *row)
 {
     enum mp_flame_side side = shown_side(row);
-    value->site = (struct mp_site){.stack = ((const struct mp_job_compare_row *)row)->stacks[side], .births = 1};
+    value->site = (struct mp_site){.stack = ((const struct mp_job_compare_row *)row)->stacks[side]};
     value->model = side_of(of, side)->model;
 }
 

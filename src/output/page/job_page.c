@@ -274,7 +274,7 @@ static void put_stacks(struct facts *f)
     struct mp_stack_lines lines = {0};
     mp_json_array(&f->json, "stacks");
     for (size_t i = 0; i < f->stacks.count; i++) {
-        const struct mp_site site = {.stack = f->stacks.at[i], .births = 1};
+        const struct mp_site site = {.stack = f->stacks.at[i]};
         struct mp_buffer label = {0};
         mp_site_text(&label, f->job->model, &site);
         mp_json_array(&f->json, NULL);

@@ -1008,10 +1008,11 @@ static void append_title(struct mp_buffer *to, const struct mp_model *model, con
                          const struct mp_page_data *data)
 {
     mp_html_text(to, options->title ? options->title : "memprof");
-    for (size_t i = 0; model->start.command && model->start.command[i]; i++) {
-        mp_buffer_append_text(to, i ? " " : ": ");
-        mp_html_text(to, model->start.command[i]);
-    }
+    struct mp_buffer command = {0};
+    mp_model_command(model, &command);
+    if (command.size) mp_buffer_append_text(to, ": ");
+    mp_html_text(to, mp_buffer_text(&command));
+    mp_buffer_free(&command);
     unsigned track = page_first_track(model, options);
     if (track >= model->tracks.count) return;
     char id[MP_TRACK_ID_MAX], peak[MP_UNIT_TEXT];

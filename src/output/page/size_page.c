@@ -158,10 +158,9 @@ void mp_size_page(struct mp_buffer *out, const struct mp_size_answer *answer, co
     const struct mp_rows probes = mp_size_probes(answer), needs = mp_size_needs(answer);
     mp_buffer_append_text(&title, "memprof size");
     const struct mp_model *model = answer->model;
-    for (size_t i = 0; model->start.command && model->start.command[i]; i++)
-        mp_buffer_printf(&title, "%s%s", i ? " " : ": ", model->start.command[i]);
-    mp_buffer_append(&title, "", 1);
-    mp_document_start(&document, out, MP_HTML, (const char *)title.data);
+    if (model->start.command && *model->start.command) mp_buffer_append_text(&title, ": ");
+    mp_model_command(model, &title);
+    mp_document_start(&document, out, MP_HTML, mp_buffer_text(&title));
     mp_size_answer_text(&document.text, answer);
     mp_document_lines(&document, &document.lines);
     put_picture(out, answer);

@@ -228,8 +228,7 @@ static void put_held(const struct mp_model *model, const struct mp_change *chang
                                                             : "keep no graphs of earlier backward passes in `%s`";
     struct mp_buffer name = {0};
     mp_text_clean(&name, change->variable);
-    mp_buffer_append(&name, "", 1);
-    mp_buffer_printf(&words->text, form, (const char *)name.data);
+    mp_buffer_printf(&words->text, form, mp_buffer_text(&name));
     mp_buffer_append_text(&words->code, change->advice ? change->advice : "free it as soon as it is not needed");
     put_line(model, change->stack, &words->code);
     if (change->pattern == MP_CHANGE_GARBAGE)

@@ -119,7 +119,7 @@ void mp_previous_sentence(struct mp_buffer *out, const struct mp_model *model, c
     if (previous->freed == MP_NONE) {
         mp_buffer_append_text(out, "; it was not freed");
     } else if (previous->freed_at) {
-        const struct mp_site site = {.stack = previous->freed_at, .births = 1};
+        const struct mp_site site = {.stack = previous->freed_at};
         mp_buffer_append_text(out, "; freed at ");
         mp_site_text(out, model, &site);
     }

@@ -44,7 +44,7 @@ static void take_member(struct mp_value *value, const struct mp_model *model, co
     else if (column->unit == MP_TRACK)
         mp_buffer_append_text(&value->made, mp_track_id(model, (uint16_t)value->number, (char[MP_TRACK_ID_MAX]){0}));
     else if (column->unit == MP_SITE)
-        value->site = (struct mp_site){.stack = (uint32_t)value->number, .births = 1};
+        value->site = (struct mp_site){.stack = (uint32_t)value->number};
     else if (column->unit == MP_ADDRESS)
         mp_buffer_printf(&value->made, "0x%" PRIx64, value->number);
 }
@@ -64,8 +64,7 @@ static void take(struct mp_value *value, const struct mp_rows *rows, const struc
     if (column->unknown & rows->unknown) value->number = MP_BYTES_UNKNOWN;
     if (column->zero_is_none && !value->number) value->number = MP_BYTES_UNKNOWN;
     if (!value->made.size) return;
-    mp_buffer_append(&value->made, "", 1);
-    value->text = (const char *)value->made.data;
+    value->text = mp_buffer_text(&value->made);
 }
 
 static const char *text_of(const struct mp_column *column, bool untitled, const struct mp_value *value)

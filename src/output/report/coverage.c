@@ -67,8 +67,7 @@ static void put_counted(const struct note_sink *sink, uint64_t count, const char
     struct mp_buffer note = {0};
     if (!count) return;
     mp_buffer_printf(&note, format, mp_count(count));
-    mp_buffer_append(&note, "", 1);
-    put_note(sink, (const char *)note.data);
+    put_note(sink, mp_buffer_text(&note));
     mp_buffer_free(&note);
 }
 
@@ -102,13 +101,11 @@ static void put_notes(const struct note_sink *sink, const struct mp_model *model
     const struct mp_coverage *coverage = &model->coverage;
     struct mp_buffer missing = {0};
     mp_coverage_sentence(&missing, model);
-    mp_buffer_append(&missing, "", 1);
-    if (missing.size > 1 && sink->json) put_note(sink, (const char *)missing.data);
+    if (missing.size && sink->json) put_note(sink, mp_buffer_text(&missing));
     mp_buffer_free(&missing);
     struct mp_buffer planned = {0};
     bool is_plan = mp_plan_sentence(&planned, model);
-    mp_buffer_append(&planned, "", 1);
-    if (is_plan) put_note(sink, (const char *)planned.data);
+    if (is_plan) put_note(sink, mp_buffer_text(&planned));
     mp_buffer_free(&planned);
     uint64_t unknown = 0;
     for (size_t i = 0; i < model->sums.count; i++)
@@ -164,10 +161,9 @@ void mp_coverage_text(struct mp_text *text, const struct mp_model *model)
 {
     struct mp_buffer missing = {0};
     mp_coverage_sentence(&missing, model);
-    mp_buffer_append(&missing, "", 1);
     const char *events = mp_counted(mp_model_event_count(model), "event");
-    if (missing.size > 1)
-        mp_say(text, "`INCOMPLETE: %s (%s)`\n", (const char *)missing.data, events);
+    if (missing.size)
+        mp_say(text, "`INCOMPLETE: %s (%s)`\n", mp_buffer_text(&missing), events);
     else if (mp_model_limited(model))
         mp_say(text, "`PARTIAL: %s, none dropped; the recording had limits`\n", events);
     else

@@ -194,7 +194,7 @@ static void get_number(struct mp_value *value, const void *of, const void *row)
 
 static void get_place(struct mp_value *value, const void *of, const void *row)
 {
-    value->site = (struct mp_site){.stack = ((const struct mp_holders_site *)row)->stack, .births = 1};
+    value->site = (struct mp_site){.stack = ((const struct mp_holders_site *)row)->stack};
     if (!value->site.stack) value->text = "(no stack)";
 }
 

@@ -135,10 +135,10 @@ static const char *how_it_ended(const struct mp_model *model)
 
 static void command_text(struct mp_buffer *out, const struct mp_model *model)
 {
-    for (const char *const *word = model->start.command; word && *word; word++) {
-        if (word != model->start.command) mp_buffer_append_text(out, " ");
-        mp_text_clean(out, *word);
-    }
+    struct mp_buffer command = {0};
+    mp_model_command(model, &command);
+    mp_text_clean(out, mp_buffer_text(&command));
+    mp_buffer_free(&command);
 }
 
 /* An imported file does not name its process. */

@@ -77,7 +77,7 @@ static void get_rate(struct mp_value *value, const void *of, const void *row)
 static void get_site(struct mp_value *value, const void *of, const void *row)
 {
     const struct mp_leak_finding *finding = row;
-    value->site = (struct mp_site){.stack = finding->stack, .track = finding->track, .births = 1};
+    value->site = (struct mp_site){.stack = finding->stack, .track = finding->track};
     if (!finding->stack)
         value->text = finding->blocks                    ? "(no stack)"
                       : finding->mapped                  ? "(mapped files)"
@@ -215,7 +215,7 @@ static void put_sites_of_cause(struct mp_table *table, unsigned columns, const s
     mp_vec_each (const struct mp_leak_finding, finding, &leaks->findings) {
         if (finding->cause != first->cause || finding->sum.sites || more++ >= SITES_SHOWN) continue;
         mp_buffer_append_text(&line, more > 1 ? "; " : "");
-        mp_site_text(&line, shown->model, &(const struct mp_site){.stack = finding->stack, .births = 1});
+        mp_site_text(&line, shown->model, &(const struct mp_site){.stack = finding->stack});
     }
     mp_table_skip(table, columns);
     mp_table_wide(table, MP_PLAIN, "with %s more that it holds: %.*s%s", mp_counted(more, "site"), (int)line.size,

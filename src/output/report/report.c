@@ -54,8 +54,7 @@ static void advice_json(struct mp_json *json, const struct mp_model *model, cons
     if (story->peak && mp_previous_matters(story->peak)) {
         struct mp_buffer sentence = {0};
         mp_previous_sentence(&sentence, model, story->peak);
-        mp_buffer_append(&sentence, "", 1);
-        put_advice_json(json, mp_previous_advice(), story->peak->previous.bytes, (const char *)sentence.data);
+        put_advice_json(json, mp_previous_advice(), story->peak->previous.bytes, mp_buffer_text(&sentence));
         mp_buffer_free(&sentence);
     }
     if (has_frag_advice(story, &advice)) put_advice_json(json, advice.text, advice.saved, advice.evidence);
@@ -110,10 +109,11 @@ static const struct mp_column other_columns[] = {
 static void put_header(struct mp_text *text, const struct mp_model *model, const struct mp_story *story,
                        const struct mp_view *view)
 {
-    mp_say(text, "`%s`   ", view->path);
-    for (const char *const *word = model->start.command; word && *word; word++)
-        mp_say(text, "%s%s", word == model->start.command ? "" : " ", *word);
-    mp_say(text, "   %s%s%s", model->start.host, *model->start.host ? ", " : "", mp_time(model->duration_ns));
+    struct mp_buffer command = {0};
+    mp_model_command(model, &command);
+    mp_say(text, "`%s`   %s   %s%s%s", view->path, mp_buffer_text(&command), model->start.host,
+           *model->start.host ? ", " : "", mp_time(model->duration_ns));
+    mp_buffer_free(&command);
     if (story->leaks->step_count)
         mp_say(text, ", %s steps (%s)", mp_count(story->leaks->step_count), story->leaks->step_source);
     bool in_order = model->how.known && !model->how.by_signal && !model->how.status;

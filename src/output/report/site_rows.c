@@ -194,7 +194,7 @@ static void freed_row(struct mp_table *table, unsigned columns, const struct mp_
 {
     if (!site->free_count) return;
     const struct mp_site_share *most = &sites->frees.at[site->first_free];
-    const struct mp_site of_free = {.stack = most->of, .births = 1};
+    const struct mp_site of_free = {.stack = most->of};
     struct mp_buffer out = {0};
     mp_site_text(&out, model, &of_free);
     if (most->blocks < site->blocks) mp_buffer_printf(&out, ", %s of its blocks", mp_count(most->blocks));

@@ -111,7 +111,7 @@ static bool line_is_meaningful(const struct mp_stack_line *line)
     if (!line->function || mp_stack_is_allocator(line) || line_is_start(line)) return false;
     struct mp_buffer name = {0}; /* the name is compared without its parameters, which may contain any name */
     function_name(&name, line->function);
-    bool plumbing = mp_torch_is_plumbing((const char *)name.data, name.size);
+    bool plumbing = mp_torch_is_plumbing(mp_buffer_text(&name), name.size);
     mp_buffer_free(&name);
     return !plumbing;
 }
@@ -374,7 +374,6 @@ static void place_text(struct mp_buffer *out, const struct mp_stack_line *line)
         mp_buffer_append_text(out, mp_path_short(line->module));
     else if (!line->function && line->language == MP_NATIVE)
         mp_buffer_printf(out, "0x%llx", (unsigned long long)line->address);
-    mp_buffer_append(out, "", 1);
 }
 
 static void function_text(struct mp_buffer *out, const struct mp_stack_line *line)
@@ -385,19 +384,18 @@ static void function_text(struct mp_buffer *out, const struct mp_stack_line *lin
         function_name(out, line->function);
     else
         mp_buffer_append_text(out, line->function ? line->function : "?");
-    mp_buffer_append(out, "", 1);
 }
 
 void mp_line_text(struct mp_buffer *out, const struct mp_stack_line *line)
 {
     struct mp_buffer place = {0};
     place_text(&place, line);
-    mp_text_clean(out, (const char *)place.data);
+    mp_text_clean(out, mp_buffer_text(&place));
     if (line->function) {
         struct mp_buffer name = {0};
-        if (place.size > 1) mp_buffer_append_text(out, " ");
+        if (place.size) mp_buffer_append_text(out, " ");
         function_text(&name, line);
-        mp_text_clean(out, (const char *)name.data);
+        mp_text_clean(out, mp_buffer_text(&name));
         mp_buffer_free(&name);
     }
     mp_buffer_free(&place);
@@ -423,7 +421,7 @@ void mp_stack_headline_text(struct mp_buffer *out, const struct mp_model *model,
 
 static const char *no_stack_text(const struct mp_site *site)
 {
-    return site->births ? "(no stack)" : "(no stack: live before the recording began)";
+    return site->of_base_alone ? "(no stack: live before the recording began)" : "(no stack)";
 }
 
 void mp_site_text(struct mp_buffer *out, const struct mp_model *model, const struct mp_site *site)
@@ -466,9 +464,9 @@ static void line_cells(struct mp_table *table, enum mp_style style, const char *
     place_text(&place, line);
     struct mp_buffer name = {0};
     function_text(&name, line);
-    mp_table_cell(table, style, "%s%s", prefix, (const char *)name.data);
+    mp_table_cell(table, style, "%s%s", prefix, mp_buffer_text(&name));
     mp_buffer_free(&name);
-    mp_table_cell(table, style, "%s", (const char *)place.data);
+    mp_table_cell(table, style, "%s", mp_buffer_text(&place));
     mp_buffer_free(&place);
 }
 
@@ -571,8 +569,7 @@ static void graph_node_cell(struct mp_table *table, const struct mp_model *model
 {
     struct mp_buffer out = {0}, clean = {0};
     if (mp_graph_node_text(model, more, &out)) {
-        mp_buffer_append(&out, "", 1);
-        mp_text_clean(&clean, (const char *)out.data);
+        mp_text_clean(&clean, mp_buffer_text(&out));
         mp_table_wide(table, MP_DIM, "FX node %.*s", (int)clean.size, (const char *)clean.data);
     }
     mp_buffer_free(&out);
@@ -604,17 +601,15 @@ void mp_stack_rows(struct mp_table *table, unsigned columns, const struct mp_mod
     struct mp_stack_lines lines = {0};
     mp_stack_resolve(model, site->stack, &lines);
     if (apart) mp_site_apart_text(&last, model, site, apart);
-    mp_buffer_append(&last, "", 1);
     if (!lines.count) {
-        mp_table_wide(table, MP_DIM, "%s%s", no_stack_text(site), (const char *)last.data);
+        mp_table_wide(table, MP_DIM, "%s%s", no_stack_text(site), mp_buffer_text(&last));
         mp_table_end_row(table);
     } else {
         if (apart && apart->twin != MP_NONE && !full) mp_difference_text(&difference, model, site->stack, apart->twin);
-        mp_buffer_append(&difference, "", 1);
         if (full)
-            full_rows(table, columns, model, &lines, sites, site, (const char *)last.data);
+            full_rows(table, columns, model, &lines, sites, site, mp_buffer_text(&last));
         else
-            short_rows(table, columns, &lines, sites, site, (const char *)difference.data, (const char *)last.data);
+            short_rows(table, columns, &lines, sites, site, mp_buffer_text(&difference), mp_buffer_text(&last));
     }
     mp_buffer_free(&last);
     mp_buffer_free(&difference);
@@ -705,6 +700,6 @@ void mp_site_cell(struct mp_table *table, const struct mp_model *model, const st
 void mp_say_site(struct mp_text *text, const struct mp_model *model, uint32_t stack)
 {
     mp_say(text, "  ");
-    mp_site_text(text->out, model, &(const struct mp_site){.stack = stack, .births = 1});
+    mp_site_text(text->out, model, &(const struct mp_site){.stack = stack});
     mp_say(text, "\n");
 }

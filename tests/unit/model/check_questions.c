@@ -293,7 +293,7 @@ static const char *pattern_of(const char *const *paths, struct mp_buffer *patter
     mp_buffer_free(pattern);
     for (; *paths; paths++)
         if (!mp_module_pattern_add(pattern, *paths)) return *paths;
-    return (const char *)pattern->data;
+    return mp_buffer_text(pattern);
 }
 
 START_TEST(paths_of_modules_become_patterns)
