@@ -1,6 +1,6 @@
 """Calls of PyTorch's CUDA allocator that allocate nothing, so a driver may not see them. They empty caches, make
 private pools of graphs and MemPools, or change limits and settings. Each becomes a mark in the recording, whose text
-src/analysis/allocator/torch_marks.c reads. A replay under other settings makes the same calls.
+src/analysis/allocator/torch_history.c reads. A replay under other settings makes the same calls.
 
 PyTorch up to 2.9 gives only a segment's pool: the history is read before segments can go (history.py).
 """

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "analysis/allocator/torch_replay.h"
+#include "analysis/allocator/torch_room.h"
 #include "base/memory.h"
 #include "base/order.h"
 #include "base/words.h"

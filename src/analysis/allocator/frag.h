@@ -4,7 +4,7 @@
  */
 #pragma once
 
-#include "analysis/allocator/torch_replay.h"
+#include "analysis/allocator/torch_layout.h"
 #include "analysis/sites/sites.h"
 #include "model/window.h"
 
@@ -107,10 +107,5 @@ struct mp_frag {
 enum mp_status mp_frag_find(const struct mp_model *model, const struct mp_frag_query *query, struct mp_frag *frag,
                             struct mp_error *error);
 void mp_frag_free(struct mp_frag *frag);
-/* Only for frag.c: fills `streams` and the two peaks. Leaves all steps of the history on one stream. */
-void mp_frag_find_streams(const struct mp_model *model, const struct mp_placements *placements,
-                          struct mp_torch_history *history, struct mp_frag *frag);
-/* True if the track has blocks of several streams. */
-bool mp_frag_has_streams(const struct mp_model *model, const struct mp_placements *placements, uint16_t track);
 /* NULL: unknown. */
 const char *mp_oom_cause_name(enum mp_oom_cause cause);

@@ -1,13 +1,247 @@
 #include "analysis/allocator/torch_history.h"
 
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "analysis/sites/placement.h"
 #include "base/map.h"
+#include "base/order.h"
 #include "base/search.h"
+#include "base/vec.h"
 #include "base/words.h"
 #include "model/track.h"
+
+/* ---- marks of calls that allocate nothing */
+
+struct torch_mark {
+    enum mp_torch_call call;
+    uint64_t pool;             /* as in struct mp_segment */
+    bool use_on_oom, no_split; /* for MP_TORCH_CALL_POOL_MADE */
+    double fraction;           /* for MP_TORCH_CALL_LIMIT */
+    const char *settings;      /* for MP_TORCH_CALL_SETTINGS and _BEGAN: the end of the mark's name */
+};
+
+static const struct {
+    const char *word;
+    enum mp_torch_call call;
+} of_pools[] = {
+    {"made", MP_TORCH_CALL_POOL_MADE},       {"begins", MP_TORCH_CALL_POOL_BEGINS},
+    {"ends", MP_TORCH_CALL_POOL_ENDS},       {"released", MP_TORCH_CALL_POOL_RELEASED},
+    {"deleted", MP_TORCH_CALL_POOL_DELETED}, {"captured", MP_TORCH_CALL_CAPTURED},
+};
+
+static bool read_pool(const char *text, struct torch_mark *mark, char *device)
+{
+    uint64_t first, second;
+    char word[16];
+    if (sscanf(text, "pool %" SCNu64 ":%" SCNu64 " %15s on %31s", &first, &second, word, device) != 4) return false;
+    mark->pool = first << 32 | second;
+    for (size_t i = 0; i < sizeof of_pools / sizeof *of_pools; i++)
+        if (!strcmp(word, of_pools[i].word)) {
+            mark->call = of_pools[i].call;
+            mark->use_on_oom = strstr(text, " use_on_oom") != NULL;
+            mark->no_split = strstr(text, " no_split") != NULL;
+            return true;
+        }
+    return false;
+}
+
+static bool read_capture(const char *text, struct torch_mark *mark, char *device)
+{
+    char word[16];
+    if (sscanf(text, "capture %15s on %31s", word, device) != 2) return false;
+    mark->call = strcmp(word, "begins") ? MP_TORCH_CALL_CAPTURE_FAILS : MP_TORCH_CALL_CAPTURE;
+    return true;
+}
+
+/* True if a mark of that name is one of these calls, on the device ("cuda:0"). */
+static bool read_mark(const char *name, const char *device, struct torch_mark *mark)
+{
+    static const char began[] = "began with settings:", settings[] = "settings:";
+    char of[32];
+    *mark = (struct torch_mark){0};
+    if (strncmp(name, MP_TORCH_MARK, strlen(MP_TORCH_MARK)) != 0) return false;
+    const char *text = name + strlen(MP_TORCH_MARK);
+    if (!strcmp(text, "empty_cache")) {
+        mark->call = MP_TORCH_CALL_EMPTY;
+        return true;
+    }
+    if (!strncmp(text, began, strlen(began)) || !strncmp(text, settings, strlen(settings))) {
+        mark->call = *text == *began ? MP_TORCH_CALL_BEGAN : MP_TORCH_CALL_SETTINGS;
+        mark->settings = strchr(text, ':') ? strchr(text, ':') + 1 : "";
+        return true;
+    }
+    if (sscanf(text, "memory fraction %lf on %31s", &mark->fraction, of) == 2) {
+        mark->call = MP_TORCH_CALL_LIMIT;
+        return !strcmp(of, device) && isfinite(mark->fraction) && mark->fraction >= 0 && mark->fraction <= 1;
+    }
+    return (read_pool(text, mark, of) || read_capture(text, mark, of)) && !strcmp(of, device);
+}
+
+/* ---- private pools */
+
+/*
+ * A private pool of PyTorch allocates only while the program uses it, in a capture or on request. If it allocates at
+ * another time, PyTorch is restoring the pool's former state.
+ */
+
+/* A pool serves requests between two events of the model. */
+struct torch_use {
+    uint32_t pool; /* index into the history's pools */
+    uint32_t begin, end;
+};
+struct torch_uses {
+    struct torch_use *at;
+    size_t count, room;
+};
+
+/* A segment of the allocator. */
+struct held {
+    uint64_t address, bytes;
+    uint32_t event; /* event that got it from the driver */
+    uint32_t pool;  /* NO_POOL: no block has shown its pool yet */
+};
+#define NO_POOL UINT32_MAX
+
+struct holder {
+    const struct mp_model *model;
+    const struct torch_uses *uses; /* in order */
+    uint16_t driver;
+    uint32_t event;           /* earlier events have been followed */
+    MP_VEC(struct held) held; /* by address */
+};
+
+static size_t place_of(const struct holder *h, uint64_t address)
+{
+    return MP_COUNT_BEFORE(h->held.count, i, h->held.at[i].address < address);
+}
+
+static void hold(struct holder *h, uint32_t block)
+{
+    const struct mp_model_blocks *blocks = &h->model->blocks;
+    const struct held held = {blocks->address[block], blocks->bytes[block], blocks->alloc_event[block], NO_POOL};
+    if (held.bytes == MP_BYTES_UNKNOWN) return;
+    size_t place = place_of(h, held.address);
+    mp_vec_add(&h->held, held);
+    memmove(&h->held.at[place + 1], &h->held.at[place], (h->held.count - 1 - place) * sizeof held);
+    h->held.at[place] = held;
+}
+
+static void let_go(struct holder *h, uint64_t address)
+{
+    size_t place = place_of(h, address);
+    if (place == h->held.count || h->held.at[place].address != address) return;
+    h->held.count--;
+    memmove(&h->held.at[place], &h->held.at[place + 1], (h->held.count - place) * sizeof *h->held.at);
+}
+
+static void follow_driver(struct holder *h, uint32_t to)
+{
+    const struct mp_model_events *events = &h->model->events;
+    for (; h->event < to && h->driver != MP_TRACK_NONE; h->event++) {
+        if (events->track[h->event] != h->driver) continue;
+        uint32_t block = events->subject[h->event];
+        if (events->type[h->event] == MP_EVENT_ALLOC) hold(h, block);
+        if (events->type[h->event] == MP_EVENT_FREE) let_go(h, h->model->blocks.address[block]);
+    }
+}
+
+/* The segment with the address; NULL if the allocator got it before the recording began. */
+static struct held *segment_of(const struct holder *h, uint64_t address)
+{
+    size_t after = MP_COUNT_BEFORE(h->held.count, i, h->held.at[i].address <= address);
+    struct held *found = after ? &h->held.at[after - 1] : NULL;
+    return found && address - found->address < found->bytes ? found : NULL;
+}
+
+MP_ORDER(by_pool, struct torch_use, MP_RISING(pool) ?: MP_RISING(begin))
+
+static void put_in_order(struct torch_uses *uses)
+{
+    size_t kept = 0;
+    if (uses->count) qsort(uses->at, uses->count, sizeof *uses->at, by_pool);
+    for (size_t i = 0; i < uses->count; i++) {
+        struct torch_use *last = kept ? &uses->at[kept - 1] : NULL;
+        const struct torch_use use = uses->at[i];
+        if (last && last->pool == use.pool && use.begin <= last->end)
+            last->end = last->end > use.end ? last->end : use.end;
+        else
+            uses->at[kept++] = use;
+    }
+    uses->count = kept;
+}
+
+/* The number of uses before the pool's first use that begins after the event. */
+static size_t uses_before(const struct torch_uses *uses, uint32_t pool, uint32_t event)
+{
+    return MP_COUNT_BEFORE(uses->count, i,
+                           uses->at[i].pool < pool || (uses->at[i].pool == pool && uses->at[i].begin <= event));
+}
+
+static bool is_known(const struct torch_uses *uses, uint32_t pool)
+{
+    size_t end = uses_before(uses, pool, MP_NONE);
+    return end && uses->at[end - 1].pool == pool;
+}
+
+static bool is_used(const struct torch_uses *uses, uint32_t pool, uint32_t event)
+{
+    size_t end = uses_before(uses, pool, event);
+    return end && uses->at[end - 1].pool == pool && event < uses->at[end - 1].end;
+}
+
+/* Before 2.10, PyTorch's history names no pools. Its pools come from the segment that has the block's address when the
+ * recorder reads the history. By then the default pool may have returned the segment, and a private pool may have got
+ * that memory. Without history, a block belongs to the pool of the segment's first block. */
+static void correct_pool(const struct holder *h, bool has_history, struct mp_torch_step *step)
+{
+    struct held *segment = segment_of(h, step->address);
+    if (!segment) return;
+    if (!has_history && segment->pool != NO_POOL)
+        step->pool = segment->pool;
+    else if (step->pool && is_known(h->uses, step->pool) && !is_used(h->uses, step->pool, segment->event))
+        step->pool = 0;
+    if (segment->pool == NO_POOL) segment->pool = step->pool;
+}
+
+/* PyTorch restores a pool segment by segment: it allocates every block in it, then frees those that were free. Marks
+ * such blocks from step `first` on. Returns the step after all these allocations and frees. */
+static size_t mark_free_ones(struct mp_torch_history *history, size_t first)
+{
+    const struct mp_torch_step *steps = history->steps.at;
+    size_t count = history->steps.count, end = first, back;
+    while (end < count && steps[end].action == MP_TORCH_ALLOC && steps[end].put_back)
+        end++;
+    for (back = end; back < count && steps[back].action == MP_TORCH_FREE_COMPLETED; back++) {
+        /* Blocks are numbered in the order of their allocation. */
+        size_t at = first + MP_COUNT_BEFORE(end - first, i, steps[first + i].block < steps[back].block);
+        if (at < end && steps[at].block == steps[back].block) history->steps.at[at].was_free = true;
+    }
+    return back;
+}
+
+/* Corrects the pools in a history's steps, and marks the steps that restore a pool. `driver`: the track of the
+ * segments, or MP_TRACK_NONE; `known`: uses from PyTorch's history. Pools without a known use are not changed. Sorts
+ * the uses, and joins those that overlap. */
+static void follow_uses(const struct mp_model *model, uint16_t driver, struct torch_uses *uses,
+                        const struct mp_placements *known, struct mp_torch_history *history)
+{
+    struct holder h = {.model = model, .uses = uses, .driver = driver};
+    put_in_order(uses);
+    for (size_t i = 0; i < history->steps.count && uses->count; i++) {
+        struct mp_torch_step *step = &history->steps.at[i];
+        if (step->action != MP_TORCH_ALLOC) continue;
+        follow_driver(&h, step->event);
+        correct_pool(&h, mp_placed(known->pool, step->block) != MP_PLACE_UNKNOWN, step);
+        step->put_back = step->pool && is_known(uses, step->pool) && !is_used(uses, step->pool, step->event);
+    }
+    for (size_t i = 0; i < history->steps.count;)
+        i = history->steps.at[i].put_back ? mark_free_ones(history, i) : i + 1;
+    mp_vec_free(&h.held);
+}
 
 /* The initial state of an allocator's history: its segments and the blocks in them. One thread at a time. */
 
@@ -365,7 +599,7 @@ struct follower {
     size_t noted;              /* index into model->noted: earlier ones have been handled */
     uint32_t capture;          /* step where the current capture of a graph began; its pool is not known yet. MP_NONE:
                                 * no capture */
-    struct mp_torch_uses uses; /* of pools */
+    struct torch_uses uses;    /* of pools */
     MP_VEC(uint32_t) contexts; /* contexts of pools that have not ended, the innermost last */
     bool collects;             /* requests return segments to the driver, although it refused none */
 };
@@ -384,7 +618,7 @@ static void add_call(struct follower *f, enum mp_torch_call call, uint32_t pool,
 
 static void enter_context(struct follower *f, uint32_t pool, uint32_t event)
 {
-    const struct mp_torch_use use = {pool, event, MP_NONE};
+    const struct torch_use use = {pool, event, MP_NONE};
     mp_vec_add(&f->contexts, (uint32_t)f->uses.count);
     mp_vec_add(&f->uses, use);
 }
@@ -392,9 +626,9 @@ static void enter_context(struct follower *f, uint32_t pool, uint32_t event)
 /* `known`: the pool, if its number is known. */
 static void leave_context(struct follower *f, uint32_t pool, uint32_t known, uint32_t event)
 {
-    const struct mp_torch_use from_before = {known, 0, event};
+    const struct torch_use from_before = {known, 0, event};
     for (size_t i = f->contexts.count; i--;) {
-        struct mp_torch_use *use = &f->uses.at[f->contexts.at[i]];
+        struct torch_use *use = &f->uses.at[f->contexts.at[i]];
         if (use->pool != pool) continue;
         use->pool = known;
         use->end = event;
@@ -425,7 +659,7 @@ static void lose_capture(struct follower *f, uint32_t event)
     end_capture(f, pool, event);
 }
 
-static void follow_mark(struct follower *f, const struct mp_torch_mark *mark, uint32_t event)
+static void follow_mark(struct follower *f, const struct torch_mark *mark, uint32_t event)
 {
     uint32_t pool = 0;
     if (mark->pool) pool_index(f->history, mark->pool, &pool);
@@ -477,10 +711,9 @@ static void follow_marks(struct follower *f, uint32_t to, bool *gives_back)
     *gives_back = false;
     for (; f->noted < model->noted.count && model->noted.at[f->noted] < to; f->noted++) {
         uint32_t event = model->noted.at[f->noted];
-        struct mp_torch_mark mark;
+        struct torch_mark mark;
         if (model->events.type[event] != MP_EVENT_MARK ||
-            !mp_torch_mark_read(mp_model_text(model, model->notes.at[model->events.subject[event]].name), f->device,
-                                &mark))
+            !read_mark(mp_model_text(model, model->notes.at[model->events.subject[event]].name), f->device, &mark))
             continue;
         *gives_back |= mark.call == MP_TORCH_CALL_EMPTY || mark.call == MP_TORCH_CALL_POOL_DELETED;
         follow_mark(f, &mark, event);
@@ -555,7 +788,7 @@ static void follow_events(const struct mp_model *model, struct mp_torch_history 
     }
     follow_marks(&f, MP_NONE, &gives_back);
     lose_capture(&f, MP_NONE);
-    mp_torch_follow_uses(model, f.driver, &f.uses, &f.known, history);
+    follow_uses(model, f.driver, &f.uses, &f.known, history);
     mp_vec_free(&f.contexts);
     mp_vec_free(&f.uses);
     mp_placements_free(&f.known);
@@ -635,14 +868,14 @@ static bool has_calls(const struct mp_model *model, uint16_t track)
 static void read_settings(const struct mp_model *model, struct mp_torch_settings *settings)
 {
     const char *configured = model->start.configuration;
-    struct mp_torch_mark mark;
+    struct torch_mark mark;
     for (size_t i = 0; i < model->asides.count; i++)
         if (model->asides.at[i].kind == MP_ASIDE_SETTINGS) configured = mp_model_text(model, model->asides.at[i].text);
     read_configured(configured, settings);
     for (size_t i = 0; i < model->noted.count; i++) {
         uint32_t event = model->noted.at[i];
         if (model->events.type[event] != MP_EVENT_MARK ||
-            !mp_torch_mark_read(mp_model_text(model, model->notes.at[model->events.subject[event]].name), "", &mark) ||
+            !read_mark(mp_model_text(model, model->notes.at[model->events.subject[event]].name), "", &mark) ||
             mark.call != MP_TORCH_CALL_BEGAN)
             continue;
         mp_torch_settings_default(settings);

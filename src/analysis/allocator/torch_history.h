@@ -13,12 +13,9 @@
 #include "base/map.h"
 #include "model/model.h"
 
-/*
- * Calls of PyTorch's CUDA allocator that allocate nothing: emptied caches, private pools, limits, settings. The PyTorch
+/* Calls of PyTorch's CUDA allocator that allocate nothing: emptied caches, private pools, limits, settings. The PyTorch
  * shim marks them in a recording (python/libmemprof_torch/pools.py). The driver may see none of these calls. Under
- * other settings they may release memory that they did not release in the recording.
- */
-
+ * other settings they may release memory that they did not release in the recording. */
 enum mp_torch_call {
     MP_TORCH_CALL_EMPTY,         /* torch.cuda.empty_cache(): on every device */
     MP_TORCH_CALL_POOL_MADE,     /* a MemPool was made, and holds its pool */
@@ -34,17 +31,6 @@ enum mp_torch_call {
     MP_TORCH_CALL_BEGAN,         /* the settings before the first MP_TORCH_CALL_SETTINGS; does nothing */
     MP_TORCH_CALLS
 };
-
-struct mp_torch_mark {
-    enum mp_torch_call call;
-    uint64_t pool;             /* as in struct mp_segment */
-    bool use_on_oom, no_split; /* for MP_TORCH_CALL_POOL_MADE */
-    double fraction;           /* for MP_TORCH_CALL_LIMIT */
-    const char *settings;      /* for MP_TORCH_CALL_SETTINGS and _BEGAN: the end of the mark's name */
-};
-
-/* True if a mark of that name is one of these calls, on the device ("cuda:0"). */
-bool mp_torch_mark_read(const char *name, const char *device, struct mp_torch_mark *mark);
 
 struct mp_torch_step {
     uint64_t address; /* at an out-of-memory: the device's free bytes, or MP_BYTES_UNKNOWN */
@@ -109,24 +95,3 @@ void mp_torch_history_free(struct mp_torch_history *history);
 uint32_t mp_torch_step_of(const struct mp_torch_history *history, uint32_t event);
 /* The index of a pool by PyTorch's number. */
 uint32_t mp_torch_pool_index(const struct mp_torch_history *history, uint64_t pool);
-
-/*
- * A private pool of PyTorch allocates only while the program uses it, in a capture or on request. If it allocates at
- * another time, PyTorch is restoring the pool's former state.
- */
-
-/* A pool serves requests between two events of the model. */
-struct mp_torch_use {
-    uint32_t pool; /* index into the history's pools */
-    uint32_t begin, end;
-};
-struct mp_torch_uses {
-    struct mp_torch_use *at;
-    size_t count, room;
-};
-
-/* Corrects the pools in a history's steps, and marks the steps that restore a pool. `driver`: the track of the
- * segments, or MP_TRACK_NONE; `known`: uses from PyTorch's history. Pools without a known use are not changed. Sorts
- * the uses, and joins those that overlap. */
-void mp_torch_follow_uses(const struct mp_model *model, uint16_t driver, struct mp_torch_uses *uses,
-                          const struct mp_placements *known, struct mp_torch_history *history);

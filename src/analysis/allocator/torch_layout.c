@@ -1,4 +1,4 @@
-#include "analysis/allocator/torch_replay.h"
+#include "analysis/allocator/torch_layout.h"
 
 #include <stdlib.h>
 

@@ -68,32 +68,3 @@ void mp_torch_replay_watched(const struct mp_model *model, const struct mp_torch
 void mp_torch_replay_below(const struct mp_model *model, const struct mp_torch_history *history,
                            const struct mp_torch_settings *settings, uint64_t capacity, uint64_t total, uint64_t most,
                            struct mp_torch_replay *replay);
-
-/*
- * The segments of a caching allocator at a moment, with the blocks in them. They come from a replay if the recording
- * has the allocator's trace. Otherwise from the segments listed in the file, or from blocks of the layer below. Pure;
- * the result is the caller's.
- */
-
-enum mp_layout_source {
-    MP_LAYOUT_REPLAYED, /* exact */
-    MP_LAYOUT_LISTED,   /* exact */
-    MP_LAYOUT_PLACED    /* streams and pools are unknown; a block may take up to 1 MiB more than it seems */
-};
-
-struct mp_torch_layout {
-    enum mp_layout_source source;
-    struct mp_torch_moment moment; /* the blocks' ids have no meaning; use owners */
-};
-
-/* `event`: the number of past events. The history must be the track's. False: the recording does not say what the
- * allocator held. */
-bool mp_torch_layout_at(const struct mp_model *model, struct mp_torch_history *history, uint32_t event,
-                        struct mp_torch_layout *layout);
-
-/* How much of a device a caching allocator may have, for replays. Pure. */
-
-/* Bytes of the device that the allocator could have: the total without the driver, contexts, other libraries and other
- * processes. It is less than any refused amount, but at least `held`, the most that the allocator had. MP_BYTES_UNKNOWN
- * if the total is unknown. */
-uint64_t mp_torch_room(const struct mp_model *model, uint16_t track, uint64_t held);

@@ -1,6 +1,6 @@
-#include "analysis/allocator/torch_replay.h"
+#include "analysis/allocator/torch_room.h"
 
-#include "analysis/allocator/torch_settings.h"
+#include "analysis/allocator/torch_allocator.h"
 #include "analysis/device/device_use.h"
 #include "model/track.h"
 
