@@ -175,7 +175,7 @@ struct mp_spool_written {
 /* What the recorder could not record, and why. */
 struct mp_spool_losses {
     _Atomic uint64_t dropped_no_ring;    /* events of threads for which no ring was free */
-    _Atomic uint64_t dropped_no_track;   /* the table of tracks is full */
+    _Atomic uint64_t dropped_no_track;   /* the table of tracks is full, or was locked for too long */
     _Atomic uint64_t dropped_no_memory;  /* events of threads without memory for their data or their ring */
     _Atomic uint64_t dropped_inside;     /* events that came during a hook of their thread, or during its attach */
     _Atomic uint64_t dropped_unattached; /* events before the system had a descriptor or memory for attaching */

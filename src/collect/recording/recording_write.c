@@ -366,9 +366,6 @@ static const struct loss {
     }
     LOSS(losses.dropped_no_memory, "event was dropped: the system gave the recorder no memory for its thread",
          "events were dropped: the system gave the recorder no memory for their threads"),
-    LOSS(losses.dropped_no_track,
-         "event was dropped: a recording has room for 255 tracks, and this one had as many already",
-         "events were dropped: a recording has room for 255 tracks, and this one had as many already"),
     LOSS(losses.dropped_unattached,
          "call was not recorded: the recorder could not begin yet, for lack of descriptors or memory, or as memprof "
          "did not answer in time",
@@ -407,6 +404,17 @@ static void note_losses(struct mp_recording *recording)
                    "event was dropped: its thread began before there was room for it",
                    "events were dropped: their threads began before there was room for them");
     }
+    uint64_t no_track = atomic_load(&spool->losses.dropped_no_track);
+    const struct mp_spool_table *tracks = &spool->tables[MP_TABLE_TRACKS];
+    if (atomic_load(&tracks->count) + 1 >= tracks->room) /* the API has room for one pool less */
+        note_count(recording, no_track,
+                   "event was dropped: a recording has room for 255 tracks, and this one had as many already",
+                   "events were dropped: a recording has room for 255 tracks, and this one had as many already");
+    else
+        note_count(
+            recording, no_track,
+            "event was dropped: another thread held the recorder's tables for too long to look up its track",
+            "events were dropped: another thread held the recorder's tables for too long to look up their tracks");
     uint64_t full = mp_recording_ring_full(spool);
     uint64_t before =
         atomic_load(&spool->written.failed) && spool->written.full_before < full ? spool->written.full_before : full;
