@@ -108,16 +108,15 @@ static void tell_by_doorbell(int reason, const char *name)
     atomic_store(&page->rows[row].pid, (uint32_t)mp_getpid());
 }
 
-/* True if the socket's folder belongs to this user or root. After the collector's end anyone may make a folder or link
- * of that name. */
-static bool is_own_folder(void)
+/* 0 if the socket's folder belongs to this user or root; else errno. After the collector's end anyone may make a folder
+ * or link of that name. */
+static int check_folder(void)
 {
     struct stat facts;
-    if (mp_syscall(SYS_newfstatat, AT_FDCWD, socket_folder, &facts, AT_SYMLINK_NOFOLLOW)) return false;
+    if (mp_syscall(SYS_newfstatat, AT_FDCWD, socket_folder, &facts, AT_SYMLINK_NOFOLLOW)) return errno;
     bool own = S_ISDIR(facts.st_mode) && !(facts.st_mode & (S_IWGRP | S_IWOTH)) &&
                (!facts.st_uid || facts.st_uid == (uid_t)mp_syscall(SYS_geteuid));
-    if (!own) errno = EPERM;
-    return own;
+    return own ? 0 : EPERM;
 }
 
 /* Reports to the collector that this process cannot be recorded, and why. */
@@ -126,7 +125,7 @@ static bool leave_refusal(int reason)
     char path[REFUSAL_PATH], *name = mp_session.page->refused_name;
     read_own_name(name);
     name_refusal(reason, name, path);
-    if (is_own_folder() && !mp_mkdir(path, 0700)) return true;
+    if (!check_folder() && !mp_mkdir(path, 0700)) return true;
     tell_by_doorbell(reason, name);
     return false;
 }
@@ -147,9 +146,11 @@ static bool is_passing(int reason)
            reason == ENOBUFS || reason == EBADF;
 }
 
-/* Sends one greeting on a fresh connection and takes the collector's answer with its two descriptors. False: not
- * recorded; errno says why, or is 0 if the collector does not want this process. */
-static bool exchange_greeting(int connection, uint64_t give_up, int descriptors[2], struct mp_greeting_answer *answer)
+/* Sends one greeting on a fresh connection and takes the collector's answer with its two descriptors. Returns 0, or
+ * errno, or -1 if the collector does not want this process. *answered: the answer came, though maybe not the
+ * descriptors. */
+static int exchange_greeting(int connection, uint64_t give_up, int descriptors[2], struct mp_greeting_answer *answer,
+                             bool *answered)
 {
     struct mp_greeting greeting = {
         .magic = MP_GREETING_MAGIC, .version = MP_SPOOL_VERSION, .monotonic_ns = mp_clock_monotonic_ns()};
@@ -157,10 +158,7 @@ static bool exchange_greeting(int connection, uint64_t give_up, int descriptors[
     do
         moved = mp_syscall(SYS_sendto, connection, &greeting, sizeof greeting, MSG_NOSIGNAL);
     while (moved < 0 && again(give_up));
-    if (moved != sizeof greeting) {
-        if (moved >= 0 || !is_passing(errno)) errno = 0;
-        return false;
-    }
+    if (moved != sizeof greeting) return moved < 0 && is_passing(errno) ? errno : -1;
 
     union {
         char bytes[CMSG_SPACE(2 * sizeof(int))];
@@ -172,12 +170,13 @@ static bool exchange_greeting(int connection, uint64_t give_up, int descriptors[
     do
         moved = mp_syscall(SYS_recvmsg, connection, &message, MSG_CMSG_CLOEXEC);
     while (moved < 0 && again(give_up));
-    bool is_cut = moved >= 0 && message.msg_flags & MSG_CTRUNC,
-         taken = moved >= 0 && take_descriptors(&message, descriptors);
-    bool lost = taken && (descriptors[0] < 0 || descriptors[1] < 0);
-    if (moved >= 0) errno = is_cut ? EMFILE : lost ? EBADF : 0; /* EMFILE: no descriptors were free for the answer's */
-    if (!taken) return false;
-    return moved == sizeof *answer && answer->magic == MP_GREETING_MAGIC && answer->version == MP_SPOOL_VERSION;
+    if (moved < 0) return errno;
+    bool taken = take_descriptors(&message, descriptors);
+    *answered =
+        taken && moved == sizeof *answer && answer->magic == MP_GREETING_MAGIC && answer->version == MP_SPOOL_VERSION;
+    if (message.msg_flags & MSG_CTRUNC) return EMFILE; /* no descriptors were free for the answer's */
+    if (taken && (descriptors[0] < 0 || descriptors[1] < 0)) return EBADF;
+    return *answered ? 0 : -1;
 }
 
 static int new_socket(void)
@@ -186,7 +185,7 @@ static int new_socket(void)
 }
 
 /* Opens a socket only if two more descriptors are free for the answer. Otherwise the collector would answer, and count
- * the process as recorded. */
+ * the process as recorded. Below 0: -errno. */
 static int first_of_three_descriptors(void)
 {
     int first = new_socket(), second = first < 0 ? -1 : new_socket(), third = second < 0 ? -1 : new_socket();
@@ -194,18 +193,16 @@ static int first_of_three_descriptors(void)
     if (second >= 0) mp_close(second);
     if (third >= 0) mp_close(third);
     if (first >= 0 && third < 0) mp_close(first);
-    errno = reason;
-    return third < 0 ? -1 : first;
+    return third < 0 ? -reason : first;
 }
 
-/* True if the listening process may get this process's memory: it belongs to the same user, or to root. Else errno. */
-static bool is_trusted(int connection)
+/* 0 if the listening process may get this process's memory: it belongs to the same user, or to root. Else errno. */
+static int check_listener(int connection)
 {
     struct ucred who;
     socklen_t size = sizeof who;
-    if (mp_syscall(SYS_getsockopt, connection, SOL_SOCKET, SO_PEERCRED, &who, &size)) return false;
-    errno = EPERM;
-    return !who.uid || who.uid == (uid_t)mp_syscall(SYS_geteuid);
+    if (mp_syscall(SYS_getsockopt, connection, SOL_SOCKET, SO_PEERCRED, &who, &size)) return errno;
+    return !who.uid || who.uid == (uid_t)mp_syscall(SYS_geteuid) ? 0 : EPERM;
 }
 
 /* Lets calls on the connection wait until `give_up`; `option`: SO_SNDTIMEO, which connect() obeys too, or SO_RCVTIMEO.
@@ -217,23 +214,22 @@ static void limit_waits(int connection, int option, uint64_t give_up)
     mp_syscall(SYS_setsockopt, connection, SOL_SOCKET, option, &limit, sizeof limit);
 }
 
+/* A connection; below 0: -errno. */
 static int connect_to_collector(uint64_t give_up)
 {
-    int connection = is_own_folder() ? first_of_three_descriptors() : -1;
-    if (connection < 0) return -1;
+    int reason = check_folder(), connection = reason ? -reason : first_of_three_descriptors();
+    if (connection < 0) return connection;
     limit_waits(connection, SO_SNDTIMEO, give_up);
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     memcpy(address.sun_path, socket_path, sizeof address.sun_path);
-    int failed;
     do
-        failed = (int)mp_syscall(SYS_connect, connection, &address, sizeof address);
-    while (failed && again(give_up));
+        reason = mp_syscall(SYS_connect, connection, &address, sizeof address) ? errno : 0;
+    while (reason && again(give_up));
     limit_waits(connection, SO_RCVTIMEO, give_up);
-    if (!failed && is_trusted(connection)) return connection;
-    int reason = errno;
+    if (!reason) reason = check_listener(connection);
+    if (!reason) return connection;
     mp_close(connection);
-    errno = reason;
-    return -1;
+    return -reason;
 }
 
 /* True if the file has `bytes`. Touching a page that is mapped beyond the file's end would kill the program. */
@@ -261,17 +257,15 @@ static int attach(bool *asked)
 {
     uint64_t give_up = mp_clock_monotonic_ns() + (mp_session.page->attempts ? LATER_WITHIN_NS : ANSWER_WITHIN_NS);
     int connection = connect_to_collector(give_up);
-    if (connection < 0) return errno;
+    if (connection < 0) return -connection;
     int descriptors[2] = {-1, -1};
     struct mp_greeting_answer answer = {0};
-    bool answered = exchange_greeting(connection, give_up, descriptors, &answer);
-    int reason = errno ? errno : -1;
-    *asked = answered;
+    int reason = exchange_greeting(connection, give_up, descriptors, &answer, asked);
     mp_close(connection);
-    void *doorbell = answered ? map_doorbell(descriptors[1]) : NULL;
+    void *doorbell = reason ? NULL : map_doorbell(descriptors[1]);
     bool whole = doorbell && holds(descriptors[0], answer.file_bytes);
     struct mp_spool_header *header = whole ? mp_views_start(descriptors[0], answer.file_bytes) : NULL;
-    if (answered && !header && errno) reason = errno;
+    if (!header && !reason) reason = errno ? errno : -1;
     mp_close(descriptors[0]);
     mp_close(descriptors[1]);
     if (!header && doorbell) mp_munmap(doorbell, MP_DOORBELL_BYTES);
