@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "capture/python/lines.h"
 #include "capture/python/memory.h"
 #include "capture/python/walk.h"

@@ -1,4 +1,4 @@
-/* Bytes of unknown origin as UTF-8. Pure; inline. */
+/* UTF-8: reading bytes of unknown origin, and writing characters. Pure; inline; never allocates. */
 #pragma once
 
 #include <stdbool.h>
@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #define MP_UTF8_BAD UINT32_MAX
+#define MP_UTF8_MAX 4 /* bytes of a character */
 
 /* Returns the length of the character at `at`, where `left` bytes (at least 1) are left, and sets *point to its code
  * point. Sets MP_UTF8_BAD for a byte that begins no valid character. Over-long forms, surrogates and code points above
@@ -44,4 +45,19 @@ static inline bool mp_utf8_is_hidden(uint32_t point)
     for (size_t i = 0; point >= 0xad && i < sizeof hidden / sizeof *hidden; i++)
         if (point >= hidden[i].first && point <= hidden[i].last) return true;
     return false;
+}
+
+/* Writes one character to `to` (MP_UTF8_MAX bytes of room) and returns the number of bytes. A lone surrogate is written
+ * like any other character (WTF-8). */
+static inline size_t mp_utf8_encode(char *to, uint32_t character)
+{
+    if (character < 0x80) {
+        to[0] = (char)character;
+        return 1;
+    }
+    size_t width = character < 0x800 ? 2 : character < 0x10000 ? 3 : 4;
+    for (size_t i = width - 1; i > 0; i--, character >>= 6)
+        to[i] = (char)(0x80 | (character & 0x3f));
+    to[0] = (char)((0xf00 >> width & 0xff) | character);
+    return width;
 }

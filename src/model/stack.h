@@ -1,6 +1,7 @@
 /*
- * Stacks as lines of source, innermost first: native frames with the frames inlined into them, and Python frames. The
- * model owns the texts. Pure; any thread.
+ * Stacks as lines of source, innermost first: native frames with the frames inlined into them, and Python frames; and
+ * the texts of such lines for files of other programs. The model owns the texts of lines, which may hold any bytes.
+ * Pure; any thread, except where a model changes.
  */
 #pragma once
 
@@ -47,16 +48,10 @@ bool mp_stack_is_allocator(const struct mp_stack_line *line);
 const char *mp_path_short(const char *path);
 void mp_stack_lines_free(struct mp_stack_lines *lines);
 
-/*
- * Frames that reports leave out. They belong to an allocator or framework of the program's own, so their names do not
- * show which code wanted the memory. They stay in the model and in full stacks. Pure; one thread at a time.
- */
-
-/* Makes reports leave out the frames whose function, file or library matches an extended regular expression. MP_INVALID
- * if the expression is not valid; *error says why. */
+/* Makes reports leave out the frames whose function, file or library matches an extended regular expression, such as
+ * those of the program's own allocator. They stay in the model and in full stacks. Changes the model: one thread at a
+ * time. MP_INVALID if the expression is not valid; *error says why. */
 enum mp_status mp_skip_matching(struct mp_model *model, const char *regex, struct mp_error *error);
-
-/* Texts of frames for files of other programs. The texts are the recording's own and may hold any bytes. Pure. */
 
 /* The function's name; if unknown, "libfoo.so+0x12ab" or the address. */
 void mp_frame_function(struct mp_buffer *out, const struct mp_stack_line *line);
@@ -69,8 +64,7 @@ void mp_frame_headline(struct mp_buffer *out, const struct mp_stack_lines *lines
 /* All labels, outermost first, separated by ';' (inside a label ';' becomes ':' and a line break a blank). */
 void mp_frame_fold(struct mp_buffer *out, const struct mp_stack_lines *lines);
 
-/* The node of PyTorch's FX graph from which a line of generated code was made, as PyTorch's snapshots name it. Pure. */
-
+/* The node of PyTorch's FX graph from which a line of generated code was made, as PyTorch's snapshots name it. */
 enum mp_graph_node_part { MP_GRAPH_NODE_NAME, MP_GRAPH_NODE_OP, MP_GRAPH_NODE_TARGET, MP_GRAPH_NODE_PARTS };
 
 extern const char *const mp_graph_node_keys[MP_GRAPH_NODE_PARTS]; /* as PyTorch names them */

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/kernel.h"
+#include "base/utf8.h"
 #include "capture/python/memory.h"
 #include "capture/python/walk.h"
 

@@ -3,6 +3,7 @@
 #include <stdatomic.h>
 
 #include "base/hash.h"
+#include "base/utf8.h"
 #include "capture/native/loaded.h"
 #include "capture/python/lines.h"
 #include "capture/python/memory.h"

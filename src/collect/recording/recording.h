@@ -8,6 +8,23 @@
 
 #define MP_COPIED_MIN (UINT64_C(16) << 20) /* any fork copies some of its parent's pages */
 
+/*
+ * The memory that recording one process takes, with the bound of each part. May be read at any moment, on the recording
+ * thread.
+ *
+ *     spool    shared with the program: rings for its threads (96 MiB at most) and tables of names, frames and stacks
+ *              (about 220 MiB at most), as far as they were ever used
+ *     ledger   the most blocks that ever lived at once
+ *     tables   the same names once more, and every thread that ever allocated
+ *     events   one chunk of events on its way into the file, steps of a closed window, lives that outlasted a step,
+ *              what blocks of one kind are for
+ *     file     the writer's buffers, and 48 bytes for each chunk in the file: about 70 MiB a week; bounded by
+ *              --max-events
+ */
+struct mp_recording_memory {
+    uint64_t spool, ledger, tables, events, file;
+};
+
 /* A finished recording in one line. */
 struct mp_recording_summary {
     char *path; /* owned by the summary's owner; NULL if nothing was recorded */
@@ -92,3 +109,7 @@ void mp_recording_forgo_symbols(struct mp_recording *recording);
 
 /* Frees everything, on the thread that made the spool; an unfinished file stays as it is (cut). */
 void mp_recording_free(struct mp_recording *recording, bool remove_spool);
+
+void mp_recording_memory(const struct mp_recording *recording, struct mp_recording_memory *memory);
+/* The collector's part: all but the spool. */
+uint64_t mp_recording_memory_sum(const struct mp_recording_memory *memory);

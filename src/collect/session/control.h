@@ -78,11 +78,7 @@ enum mp_status mp_control_ask_snapshot(pid_t pid, int fd, pid_t *answered_pid, s
 enum mp_status mp_control_ask_holders(pid_t pid, uint32_t budget_ms, int *fd, pid_t *answered_pid,
                                       struct mp_error *error);
 
-/*
- * The sessions of this user on this machine: the sockets of running collectors. Sockets in the usual folders are found
- * at once, other sockets through the environment of the user's processes. One thread at a time.
- */
-
-/* Adds the path of each possible socket of a session to `paths`. A socket may have no listener any more. `thorough`:
- * also searches all processes, which takes some 20 microseconds each. False: memory is short. */
+/* Adds the path of each possible socket of this user's sessions to `paths`. A socket may have no listener any more.
+ * Sockets in the usual folders are found at once. `thorough`: also searches the environments of the user's processes,
+ * which takes some 20 microseconds each. False: memory is short. One thread at a time. */
 bool mp_sessions_find(bool thorough, struct mp_intern *paths);

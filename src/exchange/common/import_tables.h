@@ -1,6 +1,6 @@
 /*
- * The tables of a recording that is made from another program's file: each text, frame and stack gets its number at its
- * first use. All go to a builder together. Zero-initialised is ready for use. One thread at a time.
+ * A recording made from another program's file: its tables, in which each text, frame and stack gets its number at its
+ * first use, its events, and its end. All go to a builder. Zero-initialised is ready for use. One thread at a time.
  */
 #pragma once
 
@@ -10,10 +10,7 @@
 #include "format/event_room.h"
 #include "model/builder.h"
 
-/* Events of a recording that is made from another program's file, collected as columns for a builder. */
-
-/* Too large for a thread's stack, with 3 MiB. If it is zero-initialised, and builder and error are set, it is ready for
- * use. */
+/* Events, collected as columns. Too large for a thread's stack, with 3 MiB. Builder and error must be set. */
 struct mp_import_events {
     struct mp_builder *builder;
     struct mp_error *error;

@@ -14,6 +14,7 @@
 #include "exchange/pytorch/pytorch_layout.h"
 #include "exchange/pytorch/value_out.h"
 #include "model/spans.h"
+#include "model/stack.h"
 #include "model/track.h"
 
 /* ---- the choice of a device's track ---- */
@@ -36,6 +37,103 @@ static uint16_t pytorch_main_track(const struct mp_model *model, uint32_t device
     return best;
 }
 
+/* ---- stacks as lists of frames: {"name", "filename", "line"}, innermost first. A pickle holds each line and each
+ * stack once. ---- */
+
+#define PLACE_TEXT 4096
+
+struct stack_out {
+    const struct mp_model *model;
+    struct mp_value_out *value;
+    uint32_t *line_memos, *frame_memos, *stack_memos; /* memo numbers of written objects, by line, frame, stack */
+    uint32_t cut_memo;
+};
+
+static void stack_out_init(struct stack_out *out, const struct mp_model *model, struct mp_value_out *value)
+{
+    *out = (struct stack_out){.model = model, .value = value};
+    out->line_memos = mp_alloc_zeroed(model->lines.count + 1, sizeof *out->line_memos);
+    out->frame_memos = mp_alloc_zeroed(model->frames.count + 1, sizeof *out->frame_memos);
+    out->stack_memos = mp_alloc_zeroed(model->stacks.count + 1, sizeof *out->stack_memos);
+}
+
+static void stack_out_free(struct stack_out *out)
+{
+    free(out->line_memos);
+    free(out->frame_memos);
+    free(out->stack_memos);
+}
+
+/* Writes a frame. `more` is the string id of the graph's node that the frame belongs to; 0: none. */
+static void put_frame(struct stack_out *out, uint32_t *memo, const char *name, const char *file, uint32_t line,
+                      uint32_t more)
+{
+    struct mp_value_out *value = out->value;
+    struct mp_buffer text = {0};
+    if (mp_value_again(value, NULL, memo)) return;
+    mp_value_dict(value, NULL);
+    mp_value_text(value, "name", name);
+    mp_value_text(value, "filename", file);
+    mp_value_number(value, "line", line);
+    for (unsigned part = 0; more && part < MP_GRAPH_NODE_PARTS; part++) {
+        mp_buffer_clear(&text);
+        if (!mp_graph_node_part(out->model, more, part, &text)) continue;
+        mp_value_text(value, mp_graph_node_keys[part], mp_buffer_text(&text));
+    }
+    mp_buffer_free(&text);
+    mp_value_end_dict(value);
+}
+
+/* PyTorch's name for a function or file that it does not know. */
+#define NAMELESS "??"
+
+static const char *function_name(const struct mp_model *model, uint32_t text)
+{
+    return text ? mp_model_text(model, text) : NAMELESS;
+}
+
+/* "libc10.so+0x1b1f8", as far as known. `to` has PLACE_TEXT bytes. */
+static const char *place_in(const char *module, uint64_t address, char *to)
+{
+    snprintf(to, PLACE_TEXT, "%s%s0x%llx", module, *module ? "+" : "", (unsigned long long)address);
+    return to;
+}
+
+static void put_frames_of(struct stack_out *out, uint32_t index)
+{
+    char place[PLACE_TEXT];
+    const struct mp_model *model = out->model;
+    const struct mp_model_frame *frame = &model->frames.at[index];
+    const char *module = mp_model_text(model, frame->raw.module ? model->modules.at[frame->raw.module].path : 0);
+    const char *nowhere = *module ? module : NAMELESS;
+    for (uint32_t i = 0; i < frame->line_count; i++) {
+        const struct mp_model_line *line = &model->lines.at[frame->first_line + i];
+        put_frame(out, &out->line_memos[frame->first_line + i], function_name(model, line->function),
+                  line->file ? mp_model_text(model, line->file) : nowhere, line->line, frame->raw.more);
+    }
+    if (frame->line_count) return;
+    const char *at = frame->raw.address ? place_in(module, frame->raw.address, place) : nowhere;
+    put_frame(out, &out->frame_memos[index], NAMELESS, at, 0, frame->raw.more);
+}
+
+/* Frames are written innermost first, from the stack's node to the root. */
+static void stack_out_put(struct stack_out *out, uint32_t stack)
+{
+    const struct mp_model *model = out->model;
+    if (mp_value_again(out->value, "frames", &out->stack_memos[stack])) return;
+    mp_value_list(out->value, "frames");
+    for (; stack && stack < model->stacks.count; stack = model->stacks.at[stack].parent) {
+        uint32_t frame = model->stacks.at[stack].frame;
+        if (frame == MP_FRAME_CUT)
+            put_frame(out, &out->cut_memo, "(frames left out)", "", 0, 0);
+        else
+            put_frames_of(out, frame);
+    }
+    mp_value_end_list(out->value);
+}
+
+/* ---- the snapshot ---- */
+
 #define ROUNDING    UINT64_C(512) /* of PyTorch's allocator */
 #define SMALL_BYTES (2u << 20)    /* size of the allocator's segments for small blocks */
 
@@ -54,7 +152,7 @@ struct writer {
     uint16_t tracks[MP_DEVICES_MAX]; /* per device of the snapshot; MP_TRACK_NONE: none */
     struct mp_track_memory memory[MP_DEVICES_MAX];
     size_t device_count;
-    struct mp_stack_out stacks;
+    struct stack_out stacks;
     struct mp_steps steps;
     struct mp_placements placements;
     MP_VEC(struct annotation) annotations; /* a trace's annotations, in its order */
@@ -182,7 +280,7 @@ static void put_entry_at(struct writer *writer, const char *action, const char *
     mp_value_signed(value, "stream", (int64_t)known_or_default(stream));
     mp_value_number(value, "time_us", unix_us(writer->model, ns));
     if (pool != MP_PLACE_UNKNOWN) mp_value_pair(value, "pool_id", pool >> 32, pool & UINT32_MAX);
-    if (stack) mp_stack_out_put(&writer->stacks, stack);
+    if (stack) stack_out_put(&writer->stacks, stack);
     put_said(writer, said, said_count);
     mp_value_end_dict(value);
 }
@@ -403,7 +501,7 @@ static void put_block(struct writer *writer, uint64_t address, uint64_t bytes, u
     mp_value_number(value, "size", bytes);
     mp_value_number(value, "requested_size", requested);
     mp_value_text(value, "state", state);
-    mp_stack_out_put(&writer->stacks, stack);
+    stack_out_put(&writer->stacks, stack);
     mp_value_end_dict(value);
 }
 
@@ -453,7 +551,7 @@ static void begin_segment(struct writer *writer, size_t device, const struct mp_
     mp_value_text(value, "segment_type", segment->small ? "small" : "large");
     mp_value_pair(value, "segment_pool_id", segment->pool >> 32, segment->pool & UINT32_MAX);
     mp_value_bool(value, "is_expandable", segment->expandable);
-    mp_stack_out_put(&writer->stacks, segment->stack);
+    stack_out_put(&writer->stacks, segment->stack);
     mp_value_list(value, "blocks");
 }
 
@@ -688,7 +786,7 @@ static void free_writer(struct writer *writer)
 {
     for (size_t i = 0; i < writer->device_count; i++)
         mp_layout_free(&writer->layouts[i]);
-    mp_stack_out_free(&writer->stacks);
+    stack_out_free(&writer->stacks);
     mp_steps_free(&writer->steps);
     mp_placements_free(&writer->placements);
     mp_map_free(&writer->pending);
@@ -719,7 +817,7 @@ enum mp_status mp_pytorch_export(const struct mp_model *model, bool as_json, FIL
         status = mp_fail(error, MP_NOT_FOUND, "the recording has no track: there is nothing to write");
     } else {
         mp_value_out_start(&writer->value, out, as_json);
-        mp_stack_out_init(&writer->stacks, model, &writer->value);
+        stack_out_init(&writer->stacks, model, &writer->value);
         put_all(writer);
         status = mp_value_out_finish(&writer->value, error);
     }

@@ -1,15 +1,13 @@
-/* Converts a snapshot that was read and replayed to a model. Private to the snapshot's loader. */
+/* Converts a snapshot that was read and replayed to a model. Its annotations become steps and regions. Private to the
+ * snapshot's loader. One thread at a time. */
 #pragma once
 
 #include "exchange/pytorch/pytorch_records.h"
 #include "exchange/pytorch/pytorch_replay.h"
 #include "model/model.h"
 
-/*
- * A snapshot's annotations as steps and regions. PyTorch keeps one list of starts and ends for all threads, without
- * thread ids. Spans that do not nest are put on different lanes, so that each lane nests. One thread at a time.
- */
-
+/* An annotation's start or end. PyTorch keeps one list of these for all threads, without thread ids. Spans that do not
+ * nest are put on different lanes, so that each lane nests. */
 struct mp_pytorch_mark {
     int64_t time_us;
     uint32_t name; /* text id */

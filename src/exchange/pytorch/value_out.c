@@ -7,7 +7,6 @@
 #include "base/memory.h"
 #include "base/utf8.h"
 #include "exchange/pytorch/pickle_opcodes.h"
-#include "model/stack.h"
 
 #define FLUSH_BYTES (1 << 20)
 #define BATCH       1000
@@ -241,9 +240,7 @@ void mp_value_pair(struct mp_value_out *value, const char *key, uint64_t first, 
     put_byte(value, MP_OP_TUPLE2);
 }
 
-/* If the object was written before, *memo has its number: writes a reference, and returns true. If *memo is 0, the
- * caller writes the object, a dictionary or list, and its number is stored in *memo. */
-static bool value_again(struct mp_value_out *value, const char *key, uint32_t *memo)
+bool mp_value_again(struct mp_value_out *value, const char *key, uint32_t *memo)
 {
     if (value->as_json) return false;
     if (!*memo) {
@@ -253,89 +250,4 @@ static bool value_again(struct mp_value_out *value, const char *key, uint32_t *m
     begin_item(value, key);
     put_again(value, *memo - 1);
     return true;
-}
-
-#define PLACE_TEXT 4096
-
-void mp_stack_out_init(struct mp_stack_out *out, const struct mp_model *model, struct mp_value_out *value)
-{
-    *out = (struct mp_stack_out){.model = model, .value = value};
-    out->line_memos = mp_alloc_zeroed(model->lines.count + 1, sizeof *out->line_memos);
-    out->frame_memos = mp_alloc_zeroed(model->frames.count + 1, sizeof *out->frame_memos);
-    out->stack_memos = mp_alloc_zeroed(model->stacks.count + 1, sizeof *out->stack_memos);
-}
-
-void mp_stack_out_free(struct mp_stack_out *out)
-{
-    free(out->line_memos);
-    free(out->frame_memos);
-    free(out->stack_memos);
-}
-
-/* Writes a frame. `more` is the string id of the graph's node that the frame belongs to; 0: none. */
-static void put_frame(struct mp_stack_out *out, uint32_t *memo, const char *name, const char *file, uint32_t line,
-                      uint32_t more)
-{
-    struct mp_value_out *value = out->value;
-    struct mp_buffer text = {0};
-    if (value_again(value, NULL, memo)) return;
-    mp_value_dict(value, NULL);
-    mp_value_text(value, "name", name);
-    mp_value_text(value, "filename", file);
-    mp_value_number(value, "line", line);
-    for (unsigned part = 0; more && part < MP_GRAPH_NODE_PARTS; part++) {
-        mp_buffer_clear(&text);
-        if (!mp_graph_node_part(out->model, more, part, &text)) continue;
-        mp_value_text(value, mp_graph_node_keys[part], mp_buffer_text(&text));
-    }
-    mp_buffer_free(&text);
-    mp_value_end_dict(value);
-}
-
-/* PyTorch's name for a function or file that it does not know. */
-#define NAMELESS "??"
-
-static const char *function_name(const struct mp_model *model, uint32_t text)
-{
-    return text ? mp_model_text(model, text) : NAMELESS;
-}
-
-/* "libc10.so+0x1b1f8", as far as known. `to` has PLACE_TEXT bytes. */
-static const char *place_in(const char *module, uint64_t address, char *to)
-{
-    snprintf(to, PLACE_TEXT, "%s%s0x%llx", module, *module ? "+" : "", (unsigned long long)address);
-    return to;
-}
-
-static void put_frames_of(struct mp_stack_out *out, uint32_t index)
-{
-    char place[PLACE_TEXT];
-    const struct mp_model *model = out->model;
-    const struct mp_model_frame *frame = &model->frames.at[index];
-    const char *module = mp_model_text(model, frame->raw.module ? model->modules.at[frame->raw.module].path : 0);
-    const char *nowhere = *module ? module : NAMELESS;
-    for (uint32_t i = 0; i < frame->line_count; i++) {
-        const struct mp_model_line *line = &model->lines.at[frame->first_line + i];
-        put_frame(out, &out->line_memos[frame->first_line + i], function_name(model, line->function),
-                  line->file ? mp_model_text(model, line->file) : nowhere, line->line, frame->raw.more);
-    }
-    if (frame->line_count) return;
-    const char *at = frame->raw.address ? place_in(module, frame->raw.address, place) : nowhere;
-    put_frame(out, &out->frame_memos[index], NAMELESS, at, 0, frame->raw.more);
-}
-
-/* Frames are written innermost first, from the stack's node to the root. */
-void mp_stack_out_put(struct mp_stack_out *out, uint32_t stack)
-{
-    const struct mp_model *model = out->model;
-    if (value_again(out->value, "frames", &out->stack_memos[stack])) return;
-    mp_value_list(out->value, "frames");
-    for (; stack && stack < model->stacks.count; stack = model->stacks.at[stack].parent) {
-        uint32_t frame = model->stacks.at[stack].frame;
-        if (frame == MP_FRAME_CUT)
-            put_frame(out, &out->cut_memo, "(frames left out)", "", 0, 0);
-        else
-            put_frames_of(out, frame);
-    }
-    mp_value_end_list(out->value);
 }

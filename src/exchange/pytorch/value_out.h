@@ -13,25 +13,6 @@
 #include "base/intern.h"
 #include "base/json.h"
 #include "base/vec.h"
-#include "model/model.h"
-
-/*
- * Stacks of a recording as lists of frames in a PyTorch snapshot: {"name", "filename", "line"}, innermost first. A
- * pickle holds each line and each stack once. One thread at a time.
- */
-
-struct mp_stack_out {
-    const struct mp_model *model;
-    struct mp_value_out *value;
-    uint32_t *line_memos, *frame_memos, *stack_memos; /* memo numbers of written objects, by line, frame, stack */
-    uint32_t cut_memo;
-};
-
-/* The caller frees `out` in any case. */
-void mp_stack_out_init(struct mp_stack_out *out, const struct mp_model *model, struct mp_value_out *value);
-/* Writes the stack under "frames". */
-void mp_stack_out_put(struct mp_stack_out *out, uint32_t stack);
-void mp_stack_out_free(struct mp_stack_out *out);
 
 #define MP_VALUE_DEPTH 24
 
@@ -69,3 +50,6 @@ void mp_value_float(struct mp_value_out *value, const char *key, double number);
 void mp_value_bool(struct mp_value_out *value, const char *key, bool is);
 /* A tuple of two numbers; in JSON a list. */
 void mp_value_pair(struct mp_value_out *value, const char *key, uint64_t first, uint64_t second);
+/* If the object was written before, *memo has its number: writes a reference, and returns true. If *memo is 0, the
+ * caller writes the object, a dictionary or list, and its number is stored in *memo. */
+bool mp_value_again(struct mp_value_out *value, const char *key, uint32_t *memo);
