@@ -20,7 +20,7 @@ struct mp_wished_look {
     uint32_t number;
     uint64_t asked_ns, began_ns; /* 0: the look has not begun */
     uint32_t budget_ms;
-    bool may_be_short; /* nobody waits, and looks are to keep to their share of the time */
+    bool may_be_short;    /* nobody waits, and looks are to keep to their share of the time */
     int file, connection; /* descriptors of the client that waits; -1: none */
     bool then_snapshot;   /* a snapshot is to follow, next to the recording */
 };
@@ -37,21 +37,3 @@ enum mp_status mp_looks_ask(struct mp_looks *looks, struct mp_recording *recordi
 /* Ends requests about this recording whose looks have come, or will not come. `ended`: the process has ended. */
 void mp_looks_serve(struct mp_looks *looks, struct mp_snapshots *snapshots, struct mp_recording *recording, bool ended);
 void mp_looks_free(struct mp_looks *looks);
-
-/*
- * With --holders: sometimes judges a running program's blocks by the leak rule (analysis/leaks/leaks.h), and reports
- * newly suspected sites. A forked child judges, so nobody waits. One thread at a time.
- */
-
-#define MP_SUSPECTS 64
-
-struct mp_suspicion {
-    uint32_t next_step;                 /* step at which the next judgement is due */
-    pid_t child;                        /* the child that judges now; 0: none */
-    struct mp_suspects *shared;         /* with the child */
-    uint32_t known[MP_SUSPECTS], count; /* stacks suspected so far */
-};
-
-/* True: a new site is suspected. */
-bool mp_suspicion_round(struct mp_suspicion *suspicion, struct mp_recording *recording);
-void mp_suspicion_free(struct mp_suspicion *suspicion);

@@ -11,6 +11,7 @@
 #include "base/vec.h"
 #include "collect/metrics/metrics.h"
 #include "collect/recording/recording.h"
+#include "collect/recording/suspicion.h"
 #include "collect/session/doorbell.h"
 #include "collect/session/finisher.h"
 #include "collect/session/looks.h"

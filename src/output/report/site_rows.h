@@ -1,3 +1,5 @@
+/* The table of sites, described once as mp_site_columns (columns.h), with the rows below each site: tensors, frees,
+ * texts, holders. Bytes. */
 #pragma once
 
 #include <stdbool.h>
