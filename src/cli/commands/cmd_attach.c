@@ -18,7 +18,7 @@
 #include "base/vec.h"
 #include "cli/command.h"
 #include "cli/invocation.h"
-#include "cli/record/snapshot_messages.h"
+#include "cli/record/snapshot_closing.h"
 
 static int read_pid(const char *text, uint32_t *pid)
 {

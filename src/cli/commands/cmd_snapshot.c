@@ -16,6 +16,7 @@
 #include "base/units.h"
 #include "base/words.h"
 #include "cli/command.h"
+#include "cli/record/snapshot_closing.h"
 #include "cli/record/snapshot_messages.h"
 #include "cli/record/snapshot_record.h"
 #include "cli/running.h"

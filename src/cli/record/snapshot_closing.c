@@ -1,4 +1,4 @@
-#include "cli/record/snapshot_messages.h"
+#include "cli/record/snapshot_closing.h"
 
 #include <stdint.h>
 #include <stdio.h>

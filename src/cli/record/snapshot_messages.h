@@ -1,12 +1,7 @@
-/* Messages of `memprof snapshot`, all on stderr. */
+/* Messages about snapshots while a command runs, all on stderr. */
 #pragma once
 
-#include "collect/session/collector.h"
-
-/* Prints the closing messages: three lines for the biggest recording, and one for each other. `quiet`: only failures.
- * `verbose`: also memprof's own memory. True if every recording is complete. */
-bool mp_snapshot_report(const struct mp_collector_result *result, const struct mp_collector_options *options,
-                        bool quiet, bool verbose);
+#include "collect/session/snapshots.h"
 
 /* The callbacks of struct mp_snapshot_calls: the first explains an out-of-memory, in the process that wrote the file;
  * the second reports the outcome of other snapshots. `quiet` points to a bool. */

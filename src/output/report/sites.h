@@ -1,7 +1,6 @@
-/* Tables of sites and stacks, as text and as JSON: shared by every report. */
+/* Sites, stacks and their lines in words and as JSON: shared by every report. */
 #pragma once
 
-#include "analysis/holders/holders.h"
 #include "analysis/sites/sites.h"
 #include "base/buffer.h"
 #include "base/json.h"
@@ -37,17 +36,6 @@ struct mp_site_apart *mp_stacks_apart(const struct mp_model *model, const uint32
 /* Appends ", 1st of 2 such calls", or nothing. The text follows the name of the call in which twins differ. */
 void mp_site_apart_text(struct mp_buffer *out, const struct mp_model *model, const struct mp_site *site,
                         const struct mp_site_apart *apart);
-
-struct mp_site_view {
-    size_t limit;                     /* rows; 0: all */
-    bool full_stacks;                 /* show every frame, not only the user's lines and a count of the rest */
-    enum mp_group_by by;              /* the grouping of the rows */
-    bool births, track;               /* extra columns, extra keys */
-    uint64_t whole;                   /* the total for shares; 0: no column */
-    bool lines;                       /* text: a numbered line for each site, without heads */
-    const struct mp_holders *holders; /* shown below sites with blocks of two or more steps; NULL: not shown */
-    bool holders_of_all;              /* shown below each site */
-};
 
 /* Writes the rows of one stack. Each has two cells, function and file:line; the first row has the modules in a third.
  * The first row already has `columns` cells. `sites` may be NULL for a site outside of any table. `apart` distinguishes
