@@ -1,4 +1,4 @@
-/* Follows the memory that the driver's calls begin and end, as probes see them. It books the same as the hooks
+/* The functions with probes, and what their calls say about blocks. The driver's calls book the same as the hooks
  * (capture/cuda/booking.h), as far as arguments and results show it. One thread at a time. */
 #pragma once
 
@@ -10,8 +10,6 @@
 #include "capture/cuda/driver_calls.h"
 #include "wire/c10.h"
 #include "wire/record.h"
-
-/* The functions with probes, and what their calls say about blocks. */
 
 enum mp_attach_action {
     MP_ATTACH_REPORT,     /* report of PyTorch's allocators: address, signed bytes, totals, device */

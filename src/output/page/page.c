@@ -180,7 +180,8 @@ static void page_categories_find(const struct mp_model *model, const struct mp_r
     categories->categories = NULL;
 }
 
-void mp_page_categories_json(struct mp_json *json, const struct mp_page_categories *categories)
+/* Writes the names of categories, in order of their numbers from 1, as "categories". */
+static void categories_json(struct mp_json *json, const struct mp_page_categories *categories)
 {
     unsigned count = categories->categories ? mp_categories_count(categories->categories) : 0;
     mp_json_array(json, "categories");
@@ -997,7 +998,7 @@ static void page_header(const struct mp_model *model, const struct mp_page_optio
     put_periods(&json, model);
     put_leaks(&json, model, data);
     put_lanes(&json, &data->lanes);
-    mp_page_categories_json(&json, &data->categories);
+    categories_json(&json, &data->categories);
     page_advice_json(&json, model, options->advise);
     put_data(&json, data);
     mp_json_end_object(&json);

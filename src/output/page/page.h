@@ -44,23 +44,15 @@ struct mp_page_options {
 enum mp_status mp_page_write(const struct mp_model *model, const struct mp_page_options *options, FILE *out,
                              struct mp_error *error);
 
-/*
- * A model as the columns that the page reads. viz/src/data/ reads them, and viz/FORMAT.md describes their contents.
- */
-
-/*
- * One category for each block of a page. A block live at its track's peak has its category at the peak, as in `memprof
- * peak`. Other blocks have their last category.
- */
+/* One category for each block of a page. A block live at its track's peak has its category at the peak, as in `memprof
+ * peak`. Other blocks have their last category. */
 struct mp_page_categories {
     struct mp_categories *categories; /* NULL if no block has a category */
     uint16_t *of_block;               /* category of each block of the model; 0: none */
 };
 
-/*
- * A *lane*: the stream and the pool in which a caching allocator made a block. Known only if a recording has the
- * allocator's own trace or its segments.
- */
+/* A *lane*: the stream and the pool in which a caching allocator made a block. Known only if a recording has the
+ * allocator's own trace or its segments. */
 struct mp_page_lane {
     uint64_t stream, pool; /* as in struct mp_segment */
 };
@@ -101,11 +93,9 @@ struct mp_page_data {
     struct mp_page_columns columns;
 };
 
-/* Makes the data of the part and the blocks that `cut` names (NULL: the whole recording). `rules` is as in struct
- * mp_page_options. MP_LIMIT if there are too many events for a browser. */
+/* Makes the columns that viz/src/data/ reads and viz/FORMAT.md describes, of the part and the blocks that `cut` names
+ * (NULL: the whole recording). `rules` is as in struct mp_page_options. MP_LIMIT if there are too many events for a
+ * browser. */
 enum mp_status mp_page_data_make(const struct mp_model *model, const struct mp_page_cut *cut,
                                  const struct mp_rules *rules, struct mp_page_data *data, struct mp_error *error);
 void mp_page_data_free(struct mp_page_data *data);
-
-/* Writes the names of categories, in order of their numbers from 1, as "categories". */
-void mp_page_categories_json(struct mp_json *json, const struct mp_page_categories *categories);
