@@ -8,10 +8,10 @@ import harness
 
 MIB = 1 << 20
 ODD = {"name": "Odd GPU", "total": 43 * 1024 * MIB + 7 * MIB, "context": 377 * MIB, "cc": 89, "sms": 77, "l2": 12345678,
-       "local_threads": 1120, "graph_node": 19072, "cublas": 74 * MIB, "multicast": 6 * MIB}
+       "local_threads": 1120, "graph_node": 19072, "cublas": 74 * MIB, "cudnn": 12_582_912, "multicast": 6 * MIB}
 # Old and small; and a GPU with more stack for its threads than memory to spare.
 SMALL = ODD | {"total": 3 * 1024 * MIB + MIB, "context": 131 * MIB, "cc": 70, "sms": 20, "local_threads": 2048,
-               "graph_node": 6400, "cublas": 2 * MIB, "multicast": 0}
+               "graph_node": 6400, "cublas": 2 * MIB, "cudnn": 0, "multicast": 0}
 LARGE = ODD | {"total": 277 * 1024 * MIB, "cc": 103, "sms": 148, "local_threads": 992, "graph_node": 31104}
 
 

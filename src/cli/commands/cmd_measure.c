@@ -17,8 +17,9 @@ const struct mp_command mp_command_measure = {
     .usage = "",
     .about =
         "Writes a device file for \"memprof plan --device FILE\". It has the GPU's memory, and what the driver takes: "
-        "for the context, a graph's kernels, the stacks of kernels, cuBLAS, and, with two GPUs, NCCL. For each key the "
-        "file says whether it was measured; what it lacks counts as in the table of devices. It takes about ten "
+        "for the context, a graph's kernels, the stacks of kernels, cuBLAS, cuDNN's workspace of one convolution, and, "
+        "with two GPUs, NCCL. For each key the file says whether it was measured; what it lacks counts as in the table "
+        "of devices. It takes about ten "
         "seconds, and up to a quarter of the free memory. Run it while nobody else uses the GPU. CUDA_VISIBLE_DEVICES "
         "chooses the GPU; LD_LIBRARY_PATH may name the folders of cuBLAS, cuDNN and NCCL.",
     .example = "memprof measure -o my.dev",

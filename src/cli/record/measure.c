@@ -90,6 +90,13 @@ static void load_driver(void)
 #undef FIND
 }
 
+/* Sets a pointer to the library's function of that name; NULL if it has none. */
+static void find(void *library, const char *name, void *pointer)
+{
+    void *found = library ? dlsym(library, name) : NULL;
+    memcpy(pointer, &found, sizeof found);
+}
+
 static uint64_t free_bytes(void)
 {
     size_t left, total;
@@ -127,16 +134,11 @@ static uint64_t used_by_others(char version[96])
         unsigned long long total, reserved, free, used;
     } info = {.version = (unsigned)(sizeof info | 2u << 24)};
     void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL), *device;
-    int (*start)(void) = NULL, (*get)(unsigned, void **) = NULL, (*memory)(void *, void *) = NULL;
-    int (*say)(char *, unsigned) = NULL;
-    void *found[] = {library ? dlsym(library, "nvmlInit_v2") : NULL,
-                     library ? dlsym(library, "nvmlDeviceGetHandleByIndex_v2") : NULL,
-                     library ? dlsym(library, "nvmlDeviceGetMemoryInfo_v2") : NULL,
-                     library ? dlsym(library, "nvmlSystemGetDriverVersion") : NULL};
-    memcpy(&start, &found[0], sizeof start);
-    memcpy(&get, &found[1], sizeof get);
-    memcpy(&memory, &found[2], sizeof memory);
-    memcpy(&say, &found[3], sizeof say);
+    int (*start)(void), (*get)(unsigned, void **), (*memory)(void *, void *), (*say)(char *, unsigned);
+    find(library, "nvmlInit_v2", &start);
+    find(library, "nvmlDeviceGetHandleByIndex_v2", &get);
+    find(library, "nvmlDeviceGetMemoryInfo_v2", &memory);
+    find(library, "nvmlSystemGetDriverVersion", &say);
     snprintf(version, 96, "unknown");
     if (!start || start()) return 0;
     if (say) say(version, 96);
@@ -256,11 +258,9 @@ static void measure_cublas(void)
     int (*create)(void **), (*give)(void *, void *, size_t);
     int (*multiply)(void *, int, int, int, int, int, const float *, const void *, int, const void *, int, const float *,
                     void *, int);
-    void *found[] = {dlsym(library, "cublasCreate_v2"), dlsym(library, "cublasSetWorkspace_v2"),
-                     dlsym(library, "cublasSgemm_v2")};
-    memcpy(&create, &found[0], sizeof create);
-    memcpy(&give, &found[1], sizeof give);
-    memcpy(&multiply, &found[2], sizeof multiply);
+    find(library, "cublasCreate_v2", &create);
+    find(library, "cublasSetWorkspace_v2", &give);
+    find(library, "cublasSgemm_v2", &multiply);
     uint64_t workspace, data, before;
     CALL(cuMemAlloc_v2, &workspace, 32 * MIB);
     CALL(cuMemAlloc_v2, &data, SIDE * SIDE * sizeof(float));
@@ -280,14 +280,62 @@ static void measure_cublas(void)
     }
 }
 
+/* cudnnConvolutionFwdAlgoPerf_t; the types for backward have the same layout. */
+struct algorithm {
+    int algorithm, status;
+    float time;
+    size_t memory;
+    int determinism, math, reserved[3];
+};
+
+/* The largest workspace that cuDNN wants for one convolution, forward and backward. */
+static void measure_convolution(void *library, void *handle)
+{
+    enum { HALF = 2, IMAGES = 32, CHANNELS = 64, SIDE_OF_IMAGE = 56, CORRELATION = 1 };
+    static const char *const creators[] = {"cudnnCreateTensorDescriptor", "cudnnCreateFilterDescriptor",
+                                           "cudnnCreateConvolutionDescriptor"};
+    static const char *const ways[] = {"cudnnGetConvolutionForwardAlgorithm_v7",
+                                       "cudnnGetConvolutionBackwardDataAlgorithm_v7",
+                                       "cudnnGetConvolutionBackwardFilterAlgorithm_v7"};
+    int (*create)(void **), (*choose)(void *, void *, void *, void *, void *, int, int *, struct algorithm *);
+    int (*set_tensor)(void *, int, int, int, int, int, int), (*set_filter)(void *, int, int, int, int, int, int);
+    int (*set)(void *, int, int, int, int, int, int, int, int), found = 0;
+    void *made[3] = {0};
+    struct algorithm best = {0};
+    uint64_t most = 0;
+    find(library, "cudnnSetTensor4dDescriptor", &set_tensor);
+    find(library, "cudnnSetFilter4dDescriptor", &set_filter);
+    find(library, "cudnnSetConvolution2dDescriptor", &set);
+    bool refused = !set_tensor || !set_filter || !set;
+    for (int i = 0; i < 3 && !refused; i++) {
+        find(library, creators[i], &create);
+        refused = !create || create(&made[i]);
+    }
+    refused = refused || set_tensor(made[0], 0, HALF, IMAGES, CHANNELS, SIDE_OF_IMAGE, SIDE_OF_IMAGE) ||
+              set_filter(made[1], HALF, 0, CHANNELS, CHANNELS, 3, 3) || set(made[2], 1, 1, 1, 1, 1, 1, CORRELATION, 0);
+    for (int i = 0; i < 3 && !refused; i++) {
+        /* Filter's and data's descriptors change places: what goes in, and what comes out. */
+        void *in = i == 1 ? made[1] : made[0], *with = i ? made[0] : made[1], *to = i == 2 ? made[1] : made[0];
+        find(library, ways[i], &choose);
+        refused = !choose || choose(handle, in, with, made[2], to, 1, &found, &best) || !found;
+        if (best.memory > most) most = best.memory;
+    }
+    if (refused)
+        mp_buffer_printf(out, "# estimated: cuDNN refused a convolution\n");
+    else
+        put("cudnn", most,
+            "measured: the largest workspace for 32 images of 56, 64 channels, 3 x 3, in half precision");
+}
+
 static void measure_cudnn(void)
 {
-    void *library = open_library("libcudnn", 9, 8), *handle, *found = library ? dlsym(library, "cudnnCreate") : NULL;
+    void *library = open_library("libcudnn", 9, 8), *handle;
     int (*create)(void **);
-    memcpy(&create, &found, sizeof create);
+    find(library, "cudnnCreate", &create);
     uint64_t before = free_bytes();
-    if (create && !create(&handle)) remark("a cuDNN handle", taken_since(before));
-    mp_buffer_printf(out, "# not measured: cuDNN's workspaces, which depend on each convolution\n");
+    if (!create || create(&handle)) return;
+    remark("a cuDNN handle", taken_since(before));
+    measure_convolution(library, handle);
 }
 
 /* What a communicator of two GPUs takes at its first collective, on the first one. Our own context is `first`. */
@@ -302,12 +350,10 @@ static void measure_nccl(void *first)
     if (!library) return;
     int (*create)(void **, int, const int *), (*begin)(void), (*end)(void);
     int (*reduce)(const void *, void *, size_t, int, int, void *, void *);
-    void *found[] = {dlsym(library, "ncclCommInitAll"), dlsym(library, "ncclGroupStart"),
-                     dlsym(library, "ncclGroupEnd"), dlsym(library, "ncclAllReduce")};
-    memcpy(&create, &found[0], sizeof create);
-    memcpy(&begin, &found[1], sizeof begin);
-    memcpy(&end, &found[2], sizeof end);
-    memcpy(&reduce, &found[3], sizeof reduce);
+    find(library, "ncclCommInitAll", &create);
+    find(library, "ncclGroupStart", &begin);
+    find(library, "ncclGroupEnd", &end);
+    find(library, "ncclAllReduce", &reduce);
     void *contexts[2] = {first}, *communicators[2];
     uint64_t data[2], before;
     CALL(cuDeviceGet, &second, 1);

@@ -40,6 +40,7 @@ static const struct key {
     {IN_BOUNDS(local_threads, NUMBER, 0, 4096), .profile = true},
     {IN_BOUNDS(graph_node, BYTES, 0, 1 << 30), .profile = true},
     {IN_BOUNDS(cublas, BYTES, 0, 1 << 30), .profile = true},
+    {IN_BOUNDS(cudnn, BYTES, 0, 1 << 30), .profile = true},
     {IN_BOUNDS(nccl, BYTES, 0, 1 << 30), .profile = true},
     {IN_BOUNDS(multicast, BYTES, 0, 1 << 30), .profile = true},
 #undef MEMBER

@@ -11,6 +11,7 @@ struct mp_plan_device {
     char name[128], also[128], source[512];
     uint64_t total, context;           /* bytes of the device, and the part of them that its context takes */
     uint64_t graph_node, cublas, nccl; /* bytes that the driver takes for a graph's kernel, cuBLAS, a communicator */
+    uint64_t cudnn;                    /* workspace of a convolution; 0: unknown */
     uint64_t multicast;                /* granularity of memory that multicast objects share; 0: the device has none */
     uint64_t cc, sms, l2, local_threads; /* local_threads: threads of a multiprocessor that have local memory; 0: all */
 };

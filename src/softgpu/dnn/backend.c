@@ -1,7 +1,8 @@
 /*
  * cuDNN's graph interface, which PyTorch uses for convolutions and attention. Descriptors store the attributes that are
  * set. Every graph has one engine, and running the engine's plan does nothing. Only cuDNN knows the workspace of the
- * engine that it would choose. The stand-in's engine takes none, and the recording says so.
+ * engine that it would choose. The stand-in's engine takes what the profile's key `cudnn` says, or none, and the
+ * recording says that it is not known.
  */
 #include "softgpu/blas/cublas.h"
 #include "softgpu/dnn/dnn.h"
@@ -20,6 +21,15 @@ static int unknown_workspace(size_t *bytes)
     static int marked;
     if (!__atomic_exchange_n(&marked, 1, __ATOMIC_RELAXED)) memprof_mark("plan: cudnn");
     *bytes = 0;
+    return 0;
+}
+
+/* Likewise for a graph or a convolution, of which $SOFTGPU_PROFILE may say the bytes. */
+static int engine_workspace(size_t *bytes)
+{
+    const char *profile = getenv("SOFTGPU_PROFILE"), *at = profile ? strstr(profile, ";cudnn=") : NULL;
+    unknown_workspace(bytes);
+    if (at) *bytes = strtoull(at + strlen(";cudnn="), NULL, 10);
     return 0;
 }
 
@@ -111,7 +121,7 @@ static int64_t answer(int name, int64_t room, void *to)
         return sizeof json;
     case PLAN_WORKSPACE:
     case CONFIG_WORKSPACE:
-        unknown_workspace(&workspace);
+        engine_workspace(&workspace);
         number = (int64_t)workspace;
         /* fall through */
     case GRAPH_ENGINES:
@@ -153,7 +163,7 @@ struct algorithm {
 static int one_way(int wanted, int *found, struct algorithm *results)
 {
     size_t bytes;
-    unknown_workspace(&bytes);
+    engine_workspace(&bytes);
     *found = wanted > 0;
     if (*found) *results = (struct algorithm){.algorithm = 1, .memory = bytes, .determinism = 1};
     return 0;
@@ -182,7 +192,7 @@ FIND(cudnnFindConvolutionBackwardFilterAlgorithmEx)
 #define CONVOLUTION_BYTES(name)                                                                                        \
     EXPORTED int name(void *handle, void *a, void *b, void *convolution, void *c, int algorithm, size_t *bytes)        \
     {                                                                                                                  \
-        return unknown_workspace(bytes);                                                                               \
+        return engine_workspace(bytes);                                                                                \
     }
 CONVOLUTION_BYTES(cudnnGetConvolutionForwardWorkspaceSize)
 CONVOLUTION_BYTES(cudnnGetConvolutionBackwardDataWorkspaceSize)
