@@ -16,7 +16,7 @@ from libmemprof_plan import kernels
 # Wheels give copies names such as libcudart.e8e8b82a.so.12.
 BUNDLED = re.compile(r"^(lib[a-zA-Z]+)[.-][0-9a-f]{8}(?=\.so)")
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab.json", "tekken.json")
-TRIED = {"vllm": ("0.10.", "0.19.", "0.33."), "sglang": ("0.5.",)}  # beginnings of versions
+TRIED = {"vllm": ("0.10.", "0.19.", "0.33."), "sglang": ("0.5.",), "lmdeploy": ("0.18.",)}  # beginnings of versions
 SERVER = "MEMPROF_PLAN_SERVER"  # the process that the user started
 SERVERS = ("vllm.entrypoints.openai.api_server", "sglang.launch_server", "vllm.entrypoints.cli.main")
 
@@ -30,7 +30,8 @@ def start(after_import, bound_s):
 
     for name, then in {"vllm.engine.arg_utils": vllm, "sglang.srt.server_args": sglang,
                        "vllm.v1.executor.abstract": _run_one_rank, "vllm.v1.engine.core": _end_when_short,
-                       "sglang.srt.managers.scheduler": _say_why, "uvicorn.server": _end_when_ready,
+                       "sglang.srt.managers.scheduler": _say_why,
+                       "lmdeploy.pytorch.weight_loader.model_weight_loader": _leave_weights_out, "uvicorn.server": _end_when_ready,
                        "cuda.bindings.runtime": _answer_by_stand_in,
                        "flashinfer.comm.mnnvl": _wait_for_ranks}.items():
         after_import(name, functools.partial(_guarded, name, then))
@@ -130,6 +131,15 @@ def _set_up(arguments, engine, model, method="__post_init__"):
     _tell_version(engine)
 
 
+def _leave_weights_out(module):
+    """lmdeploy's dummy weights would leave out the cache, too. Quantized weights still get their form on the GPU."""
+    loader = module.ModelWeightLoader
+    loader.__init__ = lambda self, *more, **named: None
+    loader.load_model_weights = lambda self, model, device=None: model.to(device) and None
+    _explain()
+    _tell_version("lmdeploy")
+
+
 # One sentence in place of a page from vLLM, with advice.
 EXPLAINED = (
     (r"recognize this architecture|Model architectures .* not supported",
@@ -138,6 +148,8 @@ EXPLAINED = (
      "the server wants {0} GPUs: memprof plan --devices {0} plays as many, up to 8"),
     (r"couldn't connect to 'https://huggingface.co'",
      "the model is no folder here, and huggingface.co is out of reach: a folder with its config.json is enough"),
+    (r"model_file or model_proto must be specified",
+     "the engine needs the model's tokenizer files, too; copy them beside config.json"),
     (r"requires a tokenizer|preprocessor_config\.json|[Cc]an't load (image |feature |video )?processor",
      "a model of images needs its tokenizer and processor files, too; copy them beside config.json, or plan it without "
      "images: --language-model-only"),

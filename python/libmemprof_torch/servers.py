@@ -1,4 +1,4 @@
-"""Servers of language models: reports what the workers of vLLM and SGLang hold, and when, from the workers themselves.
+"""Servers of language models: reports what the workers of vLLM, SGLang and lmdeploy hold, and when, from the workers themselves.
 
 Each stage of a worker's start is a region, and tensors of the KV cache get their role. Marks "server: ..." carry what
 the engine computed (src/analysis/device/server.h reads them). A few methods get wrappers; a missing method is left out,
@@ -29,7 +29,9 @@ def start(api, torch, after_import):
                        "vllm.v1.worker.gpu.cudagraph_utils": server.of_vllm_graphs,
                        **dict.fromkeys(PLANNERS, server.of_vllm_cache),
                        "sglang.srt.model_executor.model_runner": server.of_sglang,
-                       "sglang.srt.managers.scheduler": server.of_sglang_scheduler}.items():
+                       "sglang.srt.managers.scheduler": server.of_sglang_scheduler,
+                       "lmdeploy.pytorch.engine.model_agent.agent": server.of_lmdeploy,
+                       "lmdeploy.pytorch.engine.engine": server.of_lmdeploy_engine}.items():
         if is_installed(name.partition(".")[0]):
             after_import(name, functools.partial(server.guarded, then))
 
@@ -162,6 +164,7 @@ class Server:
         self._api, self._torch = api, torch
         self._captures = []  # (tokens, memory) where the capture of a size began
         self._worker = None  # vLLM's, in the engine's own process
+        self._cache_bytes = 0  # of lmdeploy, in the engine's own process
 
     def mark(self, kind, **facts):
         said = " ".join(f"{key}={plain(value)}" for key, value in facts.items() if value is not None)
@@ -552,3 +555,40 @@ class Server:
 
         self.stage(module.Scheduler, "init_model_worker", b"SGLang: start", ready)
         self.stage(module.Scheduler, "run_batch", b"SGLang: step", step=self._api["step"])
+
+    # ---- lmdeploy
+
+    def of_lmdeploy(self, module):
+        """Its own engine. The other one, TurboMind, is a library that does not use PyTorch's allocator."""
+        agent = module.BaseModelAgent
+
+        def loaded(this, result, before, arguments):
+            import lmdeploy
+            self.mark("engine", name="lmdeploy", version=lmdeploy.__version__)
+            self.tell_weights(this.patched_model)
+
+        def cached(this, result, before, arguments):
+            self._cache_bytes = self.label_cache(tensors_in(this.cache_engine.local_gpu_cache, self._torch))
+
+        def captured(this, result, before, arguments):
+            _, allocated, free, _ = self.memory()
+            self.mark("profile", activations=max(0, self._torch.cuda.max_memory_allocated() - allocated))
+            self.mark("graphs", taken=max(0, before[2] - free),
+                      sizes=len(this.patched_model.get_capture_batch_sizes()), **self.graph_pools())
+
+        self.stage(agent, "build_model", b"lmdeploy: weights", loaded)
+        self.stage(agent, "build_cache_engine", b"lmdeploy: KV cache", cached)
+        self.stage(agent, "warmup", b"lmdeploy: graphs", captured)
+
+    def of_lmdeploy_engine(self, module):
+        """The agent does not know how long requests may be."""
+        def ready(this, result, before, arguments):
+            cache, length = this.cache_config, this.max_session_len
+            tokens = cache.num_gpu_blocks * cache.block_size
+            self.mark("cache", bytes=self._cache_bytes, tokens=tokens, blocks=cache.num_gpu_blocks, block=cache.block_size,
+                      length=length, requests=f"{tokens / length:.2f}", layers=this.model_config.num_layers,
+                      type=this.model_config.dtype)
+            self.tell_ready(utilization=cache.cache_max_entry_count, max_prefill_token_num=cache.max_prefill_token_num,
+                            max_batch_size=cache.max_batches)
+
+        self.stage(module.Engine, "__init__", b"lmdeploy: start", ready)

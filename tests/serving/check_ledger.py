@@ -280,4 +280,21 @@ class OfSGLang(harness.TestCase):
         self.assertEqual(result.stdout, "None None None None\n", result.stderr)
 
 
+@unittest.skipUnless(PYTHON, "no Python with PyTorch")
+class OfLmdeploy(harness.TestCase):
+    def test_a_server_that_fits(self):
+        path, program = self.folder / "server.mp", self.folder / "program.py"
+        program.write_text(f"import sys; sys.path.insert(0, '{HERE}/programs'); import torch; "
+                           f"from lmdeploy.pytorch.engine.engine import Engine; kept = Engine('{self.folder}', 1000)")
+        result = harness.memprof("plan", "-o", path, "--", PYTHON, program)
+        self.assertNotIn("is not as known", result.stderr)
+        report = harness.answer("report", path)["server"]
+        self.assertEqual((report["engine"], report["version"], report["ready"]), ("lmdeploy", "0.18.0", True))
+        self.assertEqual({key: report[key] for key in ("tokens", "concurrency", "blocks", "block_tokens", "layers",
+                                                       "weights_bytes", "activation_bytes", "cache_bytes")},
+                         {"tokens": 65536, "concurrency": 65.54, "blocks": 1024, "block_tokens": 64, "layers": 2,
+                          "weights_bytes": 8 * MIB, "activation_bytes": 4 * MIB, "cache_bytes": 32 * MIB})
+        self.assertEqual(sum(part["bytes"] for part in report["parts"]), report["total_bytes"])
+
+
 harness.main()
