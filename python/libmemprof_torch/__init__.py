@@ -19,8 +19,8 @@ def start(torch, after_import=lambda name, then: None):
     then)` calls then(module) once it is imported."""
     import libmemprof
     from libmemprof_torch import (compiled, guarded, history, holders, holders_census, holders_filled,
-                                  holders_graphs, holders_idle, holders_last, holders_looks, holders_names, loaders,
-                                  modules, operators, optimizers, pools, regions, roles, servers)
+                                  holders_graphs, holders_idle, holders_last, holders_later, holders_looks, holders_names,
+                                  loaders, modules, operators, optimizers, pools, regions, roles, servers)
 
     api = libmemprof._api
     if parts or "shim" not in api:
@@ -44,8 +44,8 @@ def start(torch, after_import=lambda name, then: None):
     _begin(api, "shim", "Dynamo",
            lambda: hide_from_dynamo(torch, (
                sys.modules[__name__], compiled, guarded, history, holders, holders_census, holders_filled, holders_graphs,
-               holders_idle, holders_last, holders_looks, holders_names, loaders, modules, operators, optimizers, pools,
-               regions, roles, servers)))
+               holders_idle, holders_last, holders_later, holders_looks, holders_names, loaders, modules, operators,
+               optimizers, pools, regions, roles, servers)))
 
 
 parts = {}

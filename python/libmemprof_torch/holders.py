@@ -23,7 +23,8 @@ import sys
 import time
 import types
 
-from libmemprof_torch import holders_filled, holders_graphs as graphs, holders_idle, holders_names as naming
+from libmemprof_torch import (holders_filled, holders_graphs as graphs, holders_idle, holders_later,
+                              holders_names as naming)
 from libmemprof_torch.holders_names import Edge, mro_of, type_name
 
 BUDGET_NS = 200_000_000
@@ -225,7 +226,7 @@ class Look:
         def is_late():
             return self._spent() >= self._until
 
-        filled = None
+        filled = later = None
         for holder in found[:LINES_MOST]:
             if holder.container and not is_late():
                 filled = filled or holders_filled.Filled(self._frames, is_late)
@@ -235,6 +236,12 @@ class Look:
                 bound = filled.bound_of(*holder.container, holder.sizes) if holder.entries else None
                 if bound is not None:
                     holder.tell_bound(bound)
+                elif holder.entries and ".grad_fn" not in holder.path:  # a graph is wanted by nobody
+                    later = later or holders_later.Later(filled.codes(), is_late)
+                    what, name, of, _ = holder.container
+                    read = later.read_of(what, name, list(filled.codes_for(what, of)))
+                    if read:
+                        holder.tell(f"{read[0]} later, line {read[1]}")
         for holder in found:
             holder.container = None  # it has classes of the program
 

@@ -28,7 +28,7 @@ JUMPS = {*dis.hasjrel, *dis.hasjabs}
 NAMED = object()
 # Names of containers, by the instructions that use them.
 GLOBAL, LOCAL, CLOSURE, ATTRIBUTE = "global", "local", "closure", "attribute"
-_NAMED_BY = {GLOBAL: ("LOAD_NAME", "LOAD_GLOBAL", "STORE_NAME", "STORE_GLOBAL"),
+NAMED_AT = {GLOBAL: ("LOAD_NAME", "LOAD_GLOBAL", "STORE_NAME", "STORE_GLOBAL"),
              LOCAL: ("LOAD_FAST", "LOAD_DEREF", "LOAD_CLOSURE", "STORE_FAST", "STORE_DEREF", "LOAD_NAME"),
              CLOSURE: ("LOAD_DEREF", "STORE_DEREF"),
              ATTRIBUTE: ("LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR", "LOAD_SUPER_ATTR")}
@@ -60,11 +60,11 @@ class Filled:
         an attribute's owner. `of_entries`: the container's entries are containers that are filled. naming.ONE_ENTRY: only
         one of them is."""
         found, deeper = set(), set()
-        for code in self._codes_for(what, of):
+        for code in self.codes_for(what, of):
             if name not in code.co_names and name not in code.co_varnames and name not in code.co_cellvars and \
                     name not in code.co_freevars:
                 continue
-            lines = None if self._out_of_time() else _lines_that_fill(code, name, _NAMED_BY[what], self._out_of_time)
+            lines = None if self._out_of_time() else lines_that_fill(code, name, NAMED_AT[what], self._out_of_time)
             if lines is None:
                 return None
             found.update((code.co_filename, line) for line in lines[0])
@@ -82,16 +82,20 @@ class Filled:
         numbers of its owner, by name. 0: the bound's value is not visible, or code elsewhere drops entries of such an
         attribute. None: no such code, or it is unknown."""
         found = set()
-        own = list(self._codes_for(what, of)) if not of_entries else []
+        own = list(self.codes_for(what, of)) if not of_entries else []
         functions = [code for code, _ in self._codes if code.co_varnames[:1] != ("self",)] if what == ATTRIBUTE else []
         for place, code in enumerate(own + functions if own else ()):
             if name in (*code.co_names, *code.co_varnames, *code.co_cellvars, *code.co_freevars):
                 if self._out_of_time():
                     return None
-                bounds = _bounds_in(code, name, _NAMED_BY[what])
+                bounds = _bounds_in(code, name, NAMED_AT[what])
                 found.update(bounds if place < len(own) else {0} if bounds and not found else ())
         values = {self._value_of(bound, sizes) for bound in found}
         return None if not values else values.pop() if len(values) == 1 else 0
+
+    def codes(self):
+        """All code of the program."""
+        return [code for code, _ in self._codes]
 
     def _value_of(self, bound, sizes):
         """The number that a bound is. A name may be a global, an attribute of the owner, or a local that is set only once.
@@ -108,7 +112,7 @@ class Filled:
         values = _values_stored(code, name)
         return values[0] if len(values) == 1 else 0
 
-    def _codes_for(self, what, of):
+    def codes_for(self, what, of):
         if what == ATTRIBUTE:
             return _codes_of_classes(of)
         module = sys.modules.get(of) if what == GLOBAL else None
@@ -179,7 +183,7 @@ def _functions_in(value):
             waiting.append(naming.dict_of(each).get("__wrapped__"))
 
 
-def _lines_that_fill(code, name, named_by, out_of_time=lambda: False):
+def lines_that_fill(code, name, named_by, out_of_time=lambda: False):
     """(instructions that load the name's `append` or the like: `kept.append(value)`, `heappush(kept, value)`, or that
     store into it: `self.kept[key] = value`, `kept += [value]`; instructions that do so to an entry of it:
     `kept[key].append(value)`). None: there was no time for all code."""

@@ -27,8 +27,9 @@ LEAST_BYTES = 1 << 18
 KINDS = {"local", "attribute", "list", "dict"}
 
 
-class _Code:
-    """Which names may be read after an instruction, before they are assigned."""
+class Flow:
+    """The ways through a code: which names may be read after an instruction, before they are assigned, and its loops.
+    Places are indices of instructions."""
 
     def __init__(self, code):
         self.steps = list(dis.get_instructions(code))
@@ -55,19 +56,53 @@ class _Code:
         if step.opcode in dis.hasjrel or step.opcode in dis.hasjabs:
             yield self.at.get(step.argval, place)
 
+    def line(self, place):
+        """0: unknown."""
+        return next((line for line in map(_line_of, reversed(self.steps[:place + 1])) if line), 0)
+
+    def reached(self, places):
+        """The places that flow leads to from these, and these themselves."""
+        found, todo = set(places), list(places)
+        while todo:
+            more = {each for each in self._following(todo.pop()) if each not in found}
+            found |= more
+            todo.extend(more)
+        return found
+
+    def behind(self, places):
+        return self.reached(places) - set(places)
+
+    def loops(self):
+        """A set of places for each loop. A handler of exceptions that goes on within a loop belongs to it."""
+        found, handlers, before = {}, [], {}
+        for place in range(len(self.steps)):
+            for following in self._following(place):
+                before.setdefault(following, []).append(place)
+        for place in range(len(self.steps)):
+            for head in (each for each in self._following(place) if each <= place):
+                body, todo = {head, place}, [place]
+                while todo:
+                    more = [each for each in before.get(todo.pop(), ()) if each not in body]
+                    body.update(more)
+                    todo.extend(more)
+                if place in self.reached({head}):
+                    found[head] = found.get(head, set()) | body
+                else:
+                    handlers.append((head, body))
+        for head, body in handlers:
+            for loop in found.values():
+                if head in loop:
+                    loop |= body
+        return list(found.values())
+
     def live(self, name):
         if name not in self._live:
             effects = [self.effect(step, name) for step in self.steps]
             before = {place: [] for place in range(len(self.steps))}
-            reached, todo = {0}, [0]
+            reached = self.reached({0})
             for place in range(len(self.steps)):
                 for following in self._following(place):
                     before[following].append(place)
-            while todo:
-                for following in self._following(todo.pop()):
-                    if following not in reached:
-                        reached.add(following)
-                        todo.append(following)
             # A handler of exceptions may be entered from anywhere.
             anywhere = any(effect and place not in reached for place, effect in enumerate(effects))
             live = set(range(len(self.steps))) if anywhere else set()
@@ -90,7 +125,7 @@ class _Code:
         """The first line, up to this one, after which no line reads the name's value."""
         lines, at = {}, 0
         for place, step in enumerate(self.steps):
-            at = getattr(step, "line_number", None) or (step.starts_line if type(step.starts_line) is int else 0) or at
+            at = _line_of(step) or at
             lines[at] = lines.get(at, False) or place in self.live(name)
         read = [each for each, reads in lines.items() if reads and each <= line]
         return min((each for each in lines if each > max(read, default=0)), default=line)
@@ -109,6 +144,11 @@ class _Code:
         """The offset of the first call after a method is loaded; None. Calls in its arguments come before it."""
         return next((step.offset for step in self.steps[place + 1:]
                      if step.opname.startswith("CALL") and not step.opname.startswith("CALL_INTRINSIC")), None)
+
+
+def _line_of(step):
+    """0: the same as before, or none."""
+    return getattr(step, "line_number", None) or (step.starts_line if type(step.starts_line) is int else 0) or 0
 
 
 def _reads_elsewhere(code, name):
@@ -157,7 +197,7 @@ class Idle:
             return None
         code = self._codes.get(id(frame.f_code))
         if code is None:
-            code = self._codes[id(frame.f_code)] = _Code(frame.f_code) if len(frame.f_code.co_code) < CODE_MOST else ()
+            code = self._codes[id(frame.f_code)] = Flow(frame.f_code) if len(frame.f_code.co_code) < CODE_MOST else ()
         name = edge.text
         if not code or code.is_read_after(name, frame.f_lasti):
             return None

@@ -369,6 +369,9 @@ class Holder:
         if self.entries > most > 0 or not self.entries:
             return
         text = f"{self.entries} of at most {most} entries, by its code" if most else f"{self.entries} entries, code drops some"
+        self.tell(text)
+
+    def tell(self, text):
         self.path = f"{self.path[:self.told]} ({text}){self.path[self.told:]}"
 
 

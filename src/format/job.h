@@ -28,7 +28,7 @@ struct mp_job_process {
 /* Bounds of values in a row: the number of verdicts (enum mp_verdict, above this layer), and the tracks of a
  * process. */
 #define MP_JOB_VERDICTS 3
-#define MP_JOB_CLASSES  12
+#define MP_JOB_CLASSES  13
 #define MP_JOB_TRACKS   64
 
 /* The end of a span from `start`. Stops at the highest number, since a damaged file may name any times. */

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The lines that fill a container, as holders_filled.py finds them in this Python's code: exactly those marked below.
-Run by check_holders.py with each CPython; needs no torch."""
+And the lines behind loops that read what the loop collects, as holders_later.py finds them. Run by check_holders.py with each CPython; needs no torch."""
 import os
 import re
 import sys
@@ -11,7 +11,7 @@ sys.path[:0] = [os.path.join(HERE, "..", "..", "python"), os.path.join(HERE, "..
 
 import asserted  # noqa: E402
 from asserted import held  # noqa: E402
-from libmemprof_torch import holders_filled  # noqa: E402
+from libmemprof_torch import holders_filled, holders_later  # noqa: E402
 
 # "# KIND NAME" after a line: the line fills the container of that name.
 CODE = '''
@@ -112,7 +112,7 @@ BOUNDS = {
 def bounds_of(body):
     code, = [each for each in codes_in(compile(f"def fill(ring, x, most, self):\n    {body}\n", "code", "exec"))
              if each.co_name == "fill"]
-    found = holders_filled._bounds_in(code, "ring", holders_filled._NAMED_BY[holders_filled.LOCAL])
+    found = holders_filled._bounds_in(code, "ring", holders_filled.NAMED_AT[holders_filled.LOCAL])
     return {each if type(each) is int else each[:2] for each in found}
 
 
@@ -124,14 +124,39 @@ def codes_in(code):
 
 
 def lines_found(kind, name, deeper=False):
-    named_by, found = holders_filled._NAMED_BY[getattr(holders_filled, kind)], set()
+    named_by, found = holders_filled.NAMED_AT[getattr(holders_filled, kind)], set()
     for code in codes_in(compile(CODE, "code", "exec")):
         if name in {*code.co_names, *code.co_varnames, *code.co_cellvars, *code.co_freevars}:
-            found |= holders_filled._lines_that_fill(code, name, named_by)[deeper]
+            found |= holders_filled.lines_that_fill(code, name, named_by)[deeper]
     return found
 
 
+# By part of tests/leakbench/programs/wanted.py: the kind of its list's name, the name, and the code that has it.
+LISTS = {"wanted_stacked": ("LOCAL", "losses", "wanted_stacked"), "wanted_returned": ("LOCAL", "outputs", "evaluate"),
+         "wanted_of_a_meter": ("ATTRIBUTE", "values", "Meter"), "wanted_global": ("GLOBAL", "history", "<module>"),
+         "wanted_by_key": ("LOCAL", "found", "wanted_by_key"), "wanted_of_a_hook": ("LOCAL", "seen", "wanted_of_a_hook"),
+         "wanted_of_epochs": ("LOCAL", "losses", "wanted_of_epochs"), "wanted_passed": ("LOCAL", "into", "wanted_passed"),
+         "wanted_of_a_trainer": ("ATTRIBUTE", "seen", "Trainer"), "leak_unread": ("LOCAL", "kept", "leak_unread"),
+         "doubt_counted": ("LOCAL", "kept", "doubt_counted"), "doubt_last": ("LOCAL", "kept", "doubt_last"),
+         "leak_of_epochs": ("LOCAL", "losses", "leak_of_epochs"), "leak_cleared_late": ("LOCAL", "kept", "leak_cleared_late"),
+         "leak_of_validations": ("ATTRIBUTE", "predictions", "Validation"), "leak_of_a_server": ("ATTRIBUTE", "log", "Server")}
+
+
+def check_later():
+    source = open(os.path.join(HERE, "..", "leakbench", "programs", "wanted.py")).read()
+    codes = list(codes_in(compile(source, "wanted.py", "exec")))
+    for part, (kind, name, owner) in LISTS.items():
+        kind, of = getattr(holders_filled, kind), next(code for code in codes if code.co_name == owner)
+        later = holders_later.Later(codes, lambda: False).read_of(kind, name, list(codes_in(of)))
+        held((later and later[0]) == {"wanted": "read", "doubt": "counted", "leak": None}[part.split("_")[0]], (part, later))
+        if later:
+            line = source.splitlines()[later[1] - 1]
+            held(name in line or "mean()" in line or "report()" in line or "summary()" in line, (part, line))
+    held(holders_later.Later(codes, lambda: True).read_of(kind, name, codes) is None)
+
+
 def main():
+    check_later()
     wanted, of_entries = {key: set() for key in NOT_FILLED}, {}
     for number, line in enumerate(CODE.splitlines(), 1):
         for key in re.findall(r"# ([A-Z]+) (\w+)$", line):
@@ -150,9 +175,9 @@ def main():
         held(bounds_of(body) == bounds, (body, bounds_of(body), bounds))
     long = compile("\n".join(["kept.append(1)"] * 10_000), "long", "exec")
     asked = []
-    named_by = holders_filled._NAMED_BY[holders_filled.GLOBAL]
-    held(len(holders_filled._lines_that_fill(long, "kept", named_by)[0]) == 10_000)
-    held(holders_filled._lines_that_fill(long, "kept", named_by, lambda: asked.append(1) or len(asked) == 3) is None)
+    named_by = holders_filled.NAMED_AT[holders_filled.GLOBAL]
+    held(len(holders_filled.lines_that_fill(long, "kept", named_by)[0]) == 10_000)
+    held(holders_filled.lines_that_fill(long, "kept", named_by, lambda: asked.append(1) or len(asked) == 3) is None)
     held(len(asked) == 3)
     print("read by Python", sys.version.split()[0])
     return 0

@@ -53,7 +53,7 @@ class Table:
 
     def add(self, source, part, leaks, leaks_truly, at=None):
         for place, finding in enumerate(leaks["findings"]):
-            if finding["class"] in ("retained_once", "fragmentation", "bounded", "garbage"):
+            if finding["class"] in ("retained_once", "fragmentation", "bounded", "garbage", "kept"):
                 continue
             right = leaks_truly and (at is None or (place and not self.strict) or finding["class"] == "hidden" or at(finding))
             row = self.said[source][finding["confidence"]]
@@ -136,6 +136,9 @@ def main():
         for part in re.findall("^def ((?:bounded|unsure|leak)_[a-z]*)", (PROGRAMS / "bounds.py").read_text(), re.M):
             harness.record_whole(folder / "bounds.mp", (python, PROGRAMS / "bounds.py", part), "--holders", "--force")
             table.add("bounds.py", part, harness.answer("leaks", folder / "bounds.mp"), part.startswith("leak"))
+        for part in re.findall("^def ((?:wanted|doubt|leak)_[a-z_]*)", (PROGRAMS / "wanted.py").read_text(), re.M):
+            harness.record_whole(folder / "wanted.mp", (python, PROGRAMS / "wanted.py", part), "--holders", "--force")
+            table.add("wanted.py", part, harness.answer("leaks", folder / "wanted.mp"), not part.startswith("wanted"))
         for path in sorted(pathlib.Path(DATA).glob("*")) if DATA else ():
             result = harness.memprof("leaks", "--json", path)
             if result.returncode in (0, 4) and path.suffix in (".pickle", ".gz", ".json"):

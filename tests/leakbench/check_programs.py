@@ -109,6 +109,21 @@ class Programs(harness.TestCase):
                 self.assertEqual(finding["confidence"], {"bounded": "certain" if part == "bounded_deque" else "probable",
                                                          "unsure": "possible", "leak": "certain"}[right])
 
+    def test_lists_that_are_wanted(self):
+        answers = {"wanted": ("clean", "kept", "probable"), "doubt": ("leak", "retention", "probable"),
+                   "leak": ("leak", "retention", "certain")}
+        parts = re.findall("^def ((?:wanted|doubt|leak)_[a-z_]*)", (PROGRAMS / "wanted.py").read_text(), re.M)
+        self.assertGreater(len(parts), 18)
+        for part in parts:
+            recording = self.folder / f"{part}.mp"
+            with self.subTest(part=part):
+                harness.record_whole(recording, (PYTHON, PROGRAMS / "wanted.py", part), "--holders")
+                leaks = harness.answer("leaks", recording)
+                finding = leaks["findings"][0]
+                self.assertEqual((leaks["verdict"], finding["class"], finding["confidence"]), answers[part.split("_")[0]])
+        harness.record_whole(self.folder / "large.mp", (PYTHON, PROGRAMS / "wanted.py", "wanted_stacked", "500000"), "--holders")
+        self.assertEqual(harness.answer("leaks", self.folder / "large.mp")["verdict"], "unknown")
+
     def test_mended_twins_are_clean(self):
         for program in ("classic.py", "reports.py"):
             for what, _, leaks in self.leaks(program, "--mended"):

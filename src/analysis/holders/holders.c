@@ -410,6 +410,16 @@ bool mp_holder_may_be_bounded(const struct mp_holder *holder)
     return strstr(holder->path, " entries, code drops some)") != NULL;
 }
 
+enum mp_holder_later mp_holder_later(const struct mp_holder *holder, uint32_t *line) /* holders_later.py */
+{
+    const char *read = strstr(holder->path, " (read later, line "),
+               *counted = strstr(holder->path, " (counted later, line ");
+    *line = 0;
+    if (read && sscanf(read, " (read later, line %" SCNu32 ")", line) == 1) return MP_HOLDER_READ_LATER;
+    return counted && sscanf(counted, " (counted later, line %" SCNu32 ")", line) == 1 ? MP_HOLDER_COUNTED_LATER
+                                                                                       : MP_HOLDER_NOT_LATER;
+}
+
 enum mp_holder_use mp_holder_use(const char *path, uint32_t *line) /* holders_idle.py writes the path */
 {
     const char *form = strstr(path, " (not read from line ");

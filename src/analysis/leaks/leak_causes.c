@@ -24,16 +24,52 @@ static bool may_fill(const struct mp_holder *holder, const struct mp_leak_findin
     return mp_holder_may_be_bounded(holder) || (finding->change < 0 && holder->kind == MP_HOLDER_DICT);
 }
 
-/* True if containers with a bound, or with one that is not known, hold the blocks of all stacks. */
-static bool are_stacks_bounded(const struct mp_holders *holders, const uint32_t *stacks,
-                               const struct mp_leak_finding *finding)
+static bool is_bounded(const struct mp_holder *holder, const struct mp_leak_finding *finding)
 {
     uint64_t entries, most;
+    return mp_holder_is_bounded(holder, &entries, &most) || may_fill(holder, finding);
+}
+
+static bool is_read_later(const struct mp_holder *holder, const struct mp_leak_finding *finding)
+{
+    uint32_t line;
+    (void)finding;
+    return mp_holder_later(holder, &line) == MP_HOLDER_READ_LATER;
+}
+
+/* True if holders for which `is` holds have the blocks of all stacks. */
+static bool are_all_held(const struct mp_holders *holders, const uint32_t *stacks,
+                         const struct mp_leak_finding *finding,
+                         bool is(const struct mp_holder *, const struct mp_leak_finding *))
+{
     for (size_t i = finding->first_stack; i < finding->first_stack + finding->stack_count; i++) {
         const struct mp_holder *holder = holder_of(holders, mp_holders_of(holders, finding->track, stacks[i]));
-        if (!holder || !(mp_holder_is_bounded(holder, &entries, &most) || may_fill(holder, finding))) return false;
+        if (!holder || !is(holder, finding)) return false;
     }
     return true;
+}
+
+/* True if entries of the holder's container keep graphs, which nobody wants. */
+static bool keeps_graphs(const struct mp_holders *holders, const struct mp_holder *holder)
+{
+    size_t length = mp_holder_root(holder->path);
+    mp_vec_each (const struct mp_holder, other, &holders->holders) {
+        if (mp_holder_root(other->path) == length && !memcmp(other->path, holder->path, length) &&
+            strstr(other->path, ".grad_fn"))
+            return true;
+    }
+    return false;
+}
+
+/* Makes a leak a finding of class kept if code behind the loop reads the blocks that the loop collects. */
+static void leak_keep(const struct mp_holders *holders, const uint32_t *stacks, struct mp_leak_finding *finding)
+{
+    const struct mp_holder *holder = holder_of(holders, finding->held);
+    if (finding->regrown || !mp_leak_is_leak(finding) || !holder || keeps_graphs(holders, holder) ||
+        !are_all_held(holders, stacks, finding, is_read_later))
+        return;
+    mp_holder_later(holder, &finding->read_line);
+    finding->class = MP_LEAK_KEPT;
 }
 
 /* The number of events before the site's look. */
@@ -85,7 +121,7 @@ static void leak_bound(const struct mp_model *model, const struct mp_steps *step
     uint64_t entries, most;
     if (finding->regrown || !mp_leak_is_leak(finding) || finding->class == MP_LEAK_HIDDEN) return;
     const struct mp_holder *holder = holder_of(holders, finding->held);
-    if (!holder || !are_stacks_bounded(holders, stacks, finding)) return;
+    if (!holder || !are_all_held(holders, stacks, finding, is_bounded)) return;
     if (!mp_holder_is_bounded(holder, &entries, &most)) {
         if (!may_fill(holder, finding) || dropped_some(model, steps, finding->held)) return;
         finding->class = MP_LEAK_BOUNDED;
@@ -148,6 +184,9 @@ static const char *missing_fact(const struct mp_leak_finding *finding, const str
     if (finding->regrown) return "its buffer may be a part of the work that grows";
     if (holder->kind == MP_HOLDER_DICT || holder->kind == MP_HOLDER_CACHE)
         return "the keys of what holds the blocks may come again";
+    uint32_t line;
+    if (mp_holder_later(holder, &line))
+        return "code behind the loop counts the entries of what holds the blocks, or takes one";
     return NULL;
 }
 
@@ -214,6 +253,7 @@ uint32_t mp_leak_causes_find(const struct mp_model *model, const struct mp_steps
         /* Python's collector does not free what a name leads to. */
         if (at[i].class == MP_LEAK_CYCLE && holder && !mp_holder_is_cycle(holder)) at[i].class = MP_LEAK_RETENTION;
         leak_bound(model, steps, holders, stacks, &at[i]);
+        leak_keep(holders, stacks, &at[i]);
         leak_confide(&at[i], holder, steps->guessed);
     }
     qsort(at, count, sizeof *at, mp_leak_by_rate);

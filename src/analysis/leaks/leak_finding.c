@@ -41,6 +41,8 @@ static const struct {
     [MP_LEAK_FRAGMENTATION] = {"fragmentation", "the allocator reserves more and more, although its blocks do not "
                                                 "grow; expandable segments or fewer sizes help"},
     [MP_LEAK_BOUNDED] = {"bounded", "a container with a bound is not full yet; a smaller bound takes less memory"},
+    [MP_LEAK_KEPT] = {"kept", "the program reads these blocks after its loop: keep numbers (.item()), or move them to "
+                              "the CPU, where the device's memory is short"},
     [MP_LEAK_GARBAGE] = {"garbage", "Python's collector frees these blocks once it runs: break the cycle, or call "
                                     "gc.collect(), and they take no memory meanwhile"},
 };

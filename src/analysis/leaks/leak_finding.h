@@ -10,7 +10,7 @@
 
 #include "analysis/holders/holders.h"
 
-/* The kind of leak that the evidence shows; names in mp_leak_class_name(). The last four classes are reported, but are
+/* The kind of leak that the evidence shows; names in mp_leak_class_name(). The last five classes are reported, but are
  * no leak. */
 enum mp_leak_class {
     MP_LEAK_RETENTION,   /* the program's own objects hold tensors */
@@ -26,6 +26,7 @@ enum mp_leak_class {
                             * grow */
     MP_LEAK_BOUNDED,       /* held by bounded containers that are not full */
     MP_LEAK_GARBAGE,       /* Python's collector, which is on, frees it once it runs */
+    MP_LEAK_KEPT,          /* code behind the loop reads what the loop collects */
     MP_LEAK_CLASSES
 };
 
@@ -83,6 +84,7 @@ struct mp_leak_finding {
     uint64_t at_twice;      /* bytes after twice as many steps; 0: no forecast */
     uint64_t eta_oom_steps; /* steps until the device is full, from its highest level on; UINT64_MAX: unknown */
     size_t first_stack, stack_count;    /* in mp_leaks.stacks: the stacks of the place that kept several blocks */
+    uint32_t read_line;                 /* class kept: the line that reads the blocks; 0: another class */
     const struct mp_holders_site *held; /* in mp_leaks.holders; NULL: none of its blocks lived at a look */
     uint64_t entries, most, to_come; /* class bounded: the container's entries, their bound (0: there may be one), and
                                       * the bytes until it is full */

@@ -28,6 +28,8 @@ static const struct mp_leak_limit limits[] = {
     LIMIT(EACH_STEP, "part", "of the steps must leave blocks for the word certain",
           "docs/manual/leaks.md, calibration"),
     LIMIT(SEEN_PART, "", "of so many blocks, one must have been seen by the look", "looks come at doubling steps"),
+    LIMIT(KEPT_STEPS, "steps", "to a full device are far: what grows so slowly is small",
+          "longer than nearly all runs"),
     LIMIT(REGROWN_STEPS, "steps", "a buffer that grows in fewer is a warm-up or a schedule", TUNED),
     LIMIT(REGROWN_MOST, "blocks", "one buffer has no more", TUNED),
     LIMIT(PARTS, "parts", "of the steps, for the process's memory", "496 pairs for Theil and Sen's slope"),

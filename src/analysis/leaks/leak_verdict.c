@@ -73,6 +73,9 @@ enum mp_verdict mp_leak_verdict(const struct mp_model *model, const struct mp_st
     else if (signs->filling)
         SAY("%zu site%s growing, may be bounded; record longer to tell", signs->filling,
             signs->filling == 1 ? " is" : "s are");
+    else if (signs->kept)
+        SAY("%zu site%s collect%s what code behind the loop reads, and would fill the device in a longer run",
+            signs->kept, plural(signs->kept), signs->kept == 1 ? "s" : "");
     else if (signs->garbage)
         SAY("garbage of %zu site%s waits for Python's collector, which has freed none of it so far; record longer to "
             "tell",

@@ -14,6 +14,7 @@ struct mp_leak_signs {
     size_t paused;                        /* places that grew, but not lately */
     size_t behind;                        /* sites that kept blocks after the last step */
     size_t filling;                       /* findings that may be bounded */
+    size_t kept;                          /* findings that code behind the loop reads, and that would fill the device */
     size_t garbage;                       /* findings that Python's collector would free, and has not yet */
     size_t built;                         /* places that make a model's parts, before any module ran */
     size_t caches;                        /* places that replace a block by a larger one without being leaks */

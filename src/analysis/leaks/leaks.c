@@ -616,6 +616,7 @@ static void find_growing(struct judge *judge)
     mp_vec_each (const struct mp_leak_finding, finding, &leaks->findings) {
         leaks->leaks += mp_leak_is_leak(finding);
         signs->filling += finding->class == MP_LEAK_BOUNDED && !finding->most;
+        signs->kept += finding->class == MP_LEAK_KEPT && finding->eta_oom_steps <= MP_LEAK_KEPT_STEPS;
         signs->garbage += finding->class == MP_LEAK_GARBAGE && !finding->why.freed;
     }
     signs->findings = leaks->findings.count;

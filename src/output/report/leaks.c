@@ -26,17 +26,22 @@ static struct mp_site_view site_view(const struct mp_leaks *leaks, const struct 
 
 /* ---- findings --------------------------------------------------------------------------------------------------- */
 
-static const uint64_t MOST_STEPS_LEFT = 1000000;
 #define HOLDERS_SHOWN 2
 #define SITES_SHOWN   4 /* most further sites shown of a cause */
 
 uint64_t mp_leak_steps_left(const struct mp_leak_finding *finding)
 {
     uint64_t left = finding->eta_oom_steps, unit = 1;
-    if (left > MOST_STEPS_LEFT) return UINT64_MAX;
+    if (left > MP_LEAK_KEPT_STEPS) return UINT64_MAX;
     while (left / unit >= 100)
         unit *= 10;
     return (left + unit / 2) / unit * unit;
+}
+
+/* True if its growth fills the device only in more steps than nearly any run has. */
+static bool is_small(const struct mp_leak_finding *finding)
+{
+    return finding->eta_oom_steps != UINT64_MAX && finding->eta_oom_steps > MP_LEAK_KEPT_STEPS;
 }
 
 /* Another explanation of the finding, as a clause after its confidence; "": none. */
@@ -196,6 +201,8 @@ static void put_kind(struct mp_text *text, const struct mp_leak_finding *finding
         mp_say(text, "; %s of %s entries, full in %s, +%s to come", mp_count(finding->entries), mp_count(finding->most),
                mp_counted((uint64_t)((double)finding->to_come / finding->bytes_per_step + 0.5), "step"),
                mp_bytes(finding->to_come));
+    if (finding->class == MP_LEAK_KEPT) mp_say(text, "; kept for later: read at line %u", finding->read_line);
+    if (is_small(finding)) mp_say(text, "; %s in 1 000 steps", mp_bytes((uint64_t)(finding->bytes_per_step * 1000)));
     if (finding->change > 0 && !finding->uneven)
         mp_say(text, "; each step keeps %s more, %s after twice the steps", mp_bytes((uint64_t)(finding->change + 0.5)),
                mp_bytes(finding->at_twice));
@@ -535,13 +542,17 @@ static void put_legend(struct mp_text *text, const struct mp_leaks *leaks)
 static void put_verdict(struct mp_text *text, const struct mp_leaks *leaks)
 {
     double rate = 0;
+    bool small = leaks->leaks;
     mp_say(text, "`%s`: ", mp_verdict_name(leaks->verdict));
     if (leaks->verdict == MP_VERDICT_UNKNOWN) {
         mp_say(text, "%s\n", leaks->reason);
         return;
     }
-    for (size_t i = 0; i < leaks->leaks; i++)
+    for (size_t i = 0; i < leaks->leaks; i++) {
         rate += leaks->findings.at[i].bytes_per_step;
+        small = small && is_small(&leaks->findings.at[i]);
+    }
+    if (small) mp_say(text, "small (%s in 1 000 steps), ", mp_bytes((uint64_t)(rate * 1000)));
     if (leaks->leaks) mp_say(text, "%u site%s growing", leaks->leaks, leaks->leaks == 1 ? " keeps" : "s keep");
     if (leaks->leaks > leaks->causes) mp_say(text, " for %s", mp_counted(leaks->causes, "cause"));
     if (leaks->leaks) mp_say(text, ", ");

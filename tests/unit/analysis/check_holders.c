@@ -390,6 +390,26 @@ START_TEST(a_bound_ends_growth_unless_memory_ends_before)
     ck_assert_int_eq(leaks.verdict, MP_VERDICT_LEAK);
 }
 
+START_TEST(a_list_that_is_read_later_is_no_leak)
+{
+    struct mp_leaks leaks;
+    struct mp_leak_finding first;
+    static const char one[] = "main().kept[*].x (read later, line 9)",
+                      other[] = "main().kept[*].y (read later, line 9)";
+    judge(one, other, UINT64_C(1) << 40, &leaks, &first);
+    ck_assert_int_eq(leaks.verdict, MP_VERDICT_CLEAN);
+    ck_assert_int_eq(first.class, MP_LEAK_KEPT);
+    ck_assert_uint_eq(first.read_line, 9);
+    judge(one, other, 1 << 30, &leaks, &first); /* full in fewer than a million steps */
+    ck_assert_int_eq(leaks.verdict, MP_VERDICT_UNKNOWN);
+    judge(one, "main().kept[*].grad_fn → X", UINT64_C(1) << 40, &leaks, &first); /* graphs */
+    ck_assert_int_eq(leaks.verdict, MP_VERDICT_LEAK);
+    ck_assert_uint_eq(leaks.leaks, 2);
+    judge("kept[*].x (counted later, line 9)", "kept[*].y", UINT64_C(1) << 40, &leaks, &first);
+    ck_assert_int_eq(leaks.verdict, MP_VERDICT_LEAK);
+    ck_assert_int_eq(first.confidence, MP_LEAK_PROBABLE);
+}
+
 /* Sixteen steps, and then an evaluation; or 32, with one after the 11th and one after the 21st. Either keeps its
  * outputs until the program ends, or not. */
 static void evaluate(bool keeps, bool between, struct mp_leaks *leaks)
@@ -437,7 +457,7 @@ START_TEST(growth_over_evaluations_is_not_clean)
 }
 
 MP_SUITE("holders", growth_over_evaluations_is_not_clean, one_holder_is_one_cause,
-         a_bound_ends_growth_unless_memory_ends_before, entries_of_one_container_are_one_holder,
-         other_kinds_and_doubts_stay_apart, what_no_path_leads_to, pinned_memory_that_no_tensor_uses,
-         why_a_holder_is_missing, what_is_known_of_blocks_that_no_path_leads_to, the_last_look_alone,
-         advice_only_where_the_path_shows_it, python_that_ends_does_not_work_on)
+         a_bound_ends_growth_unless_memory_ends_before, a_list_that_is_read_later_is_no_leak,
+         entries_of_one_container_are_one_holder, other_kinds_and_doubts_stay_apart, what_no_path_leads_to,
+         pinned_memory_that_no_tensor_uses, why_a_holder_is_missing, what_is_known_of_blocks_that_no_path_leads_to,
+         the_last_look_alone, advice_only_where_the_path_shows_it, python_that_ends_does_not_work_on)
