@@ -18,7 +18,7 @@ def start(torch, after_import=lambda name, then: None):
     """Turns on the parts that this torch supports, once in a process; nothing without a recorder. `after_import(name,
     then)` calls then(module) once it is imported."""
     import libmemprof
-    from libmemprof_torch import (compiled, guarded, history, holders, holders_census, holders_filled,
+    from libmemprof_torch import (compiled, guarded, history, holders, holders_arrays, holders_census, holders_filled,
                                   holders_graphs, holders_idle, holders_last, holders_later, holders_looks, holders_names,
                                   loaders, modules, operators, optimizers, pools, regions, roles, servers)
 
@@ -43,7 +43,7 @@ def start(torch, after_import=lambda name, then: None):
     _begin(api, "holder_due", "what holds tensors", lambda: holders_looks.start(api, torch))
     _begin(api, "shim", "Dynamo",
            lambda: hide_from_dynamo(torch, (
-               sys.modules[__name__], compiled, guarded, history, holders, holders_census, holders_filled, holders_graphs,
+               sys.modules[__name__], compiled, guarded, history, holders, holders_arrays, holders_census, holders_filled, holders_graphs,
                holders_idle, holders_last, holders_later, holders_looks, holders_names, loaders, modules, operators,
                optimizers, pools, regions, roles, servers)))
 

@@ -18,12 +18,13 @@ import collections
 import contextlib
 import gc
 import itertools
+import os
 import re
 import sys
 import time
 import types
 
-from libmemprof_torch import (holders_filled, holders_graphs as graphs, holders_idle, holders_later,
+from libmemprof_torch import (holders_arrays, holders_filled, holders_graphs as graphs, holders_idle, holders_later,
                               holders_names as naming)
 from libmemprof_torch.holders_names import Edge, mro_of, type_name
 
@@ -188,7 +189,9 @@ class Look:
                 self._idle.mark(found)
         self._find_lines(found)
         if self._census and self._spent() < self._budget_ns:
-            self.counted = list(self._census.take(self, self._kinds_to_count()))
+            counts = "numpy" in sys.modules and (not self.is_short or "MEMPROF_HOST_HOLDERS" in os.environ)
+            held = self._array_bytes() if counts else None
+            self.counted = list(self._census.take(self, self._kinds_to_count(), held))
         return found
 
     def _kinds_to_count(self):
@@ -196,6 +199,11 @@ class Look:
         if self.is_short and not self._census.is_new():
             return None
         return collections.Counter(map(type, self._objects or gc.get_objects()))
+
+    def _array_bytes(self):
+        arrays = holders_arrays.Arrays(self._frames, self._budget_ns - self._spent())
+        arrays.forget()
+        return arrays.held
 
     def reached(self):
         """The objects that the walk has met, by place."""

@@ -17,9 +17,15 @@ VALUE_MOST = 2**32 - 1  # the recorder takes no more
 class Census:
     def __init__(self):
         self._first, self._classes, self._paths = None, {}, {}  # by class: the count at the first look; names that were told
+        self._before, self._holders = {}, {}  # by path: bytes at the first look; paths that were told
 
-    def take(self, look, kinds):
-        """(name of a counter, value). `kinds`: how many objects of each class there are; None: they were not counted."""
+    def take(self, look, kinds, held=None):
+        """(name of a counter, value). `kinds`: how many objects of each class there are; None: they were not counted.
+        `held`: bytes of arrays by path (holders_arrays.py)."""
+        most = sorted(held or (), key=lambda path: held[path] - self._before.get(path, 0), reverse=True)
+        self._before = self._before or dict(held or ())
+        self._keep(self._holders, most[:LONGEST], PATHS_MOST)
+        yield from ((f"python/KiB/{path}", min((held or {}).get(path, 0) >> 10, VALUE_MOST)) for path in self._holders)
         if kinds is None:
             yield from self._lengths(look)
             return

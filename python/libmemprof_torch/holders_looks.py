@@ -31,24 +31,26 @@ CHILD_OBJECTS_MOST = 300_000  # that a look in a forked child visits: they are t
 PUT_OFF_MOST = 8
 ASK_MOST = 10  # times that a recorder which is late is asked how much lives
 
+without_torch = []  # looks that began when NumPy was imported (holders_host.py)
+
 
 def start(api, torch):
+    for before in without_torch:
+        before.end()
     looks = Looks(api, torch)
     atexit.register(looks.look_at_the_end)
     with contextlib.suppress(AttributeError, RuntimeError):
         threading._register_atexit(looks.look_where_threads_go_on)
     looks.look_where_a_child_ends()
     multiprocessing.util.register_after_fork(looks, Looks.look_where_a_child_ends)
-    ask = _Ask(looks)
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(ask))  # the recorder has its address
-    budget = api["holder_ask"](ctypes.cast(ctypes.pythonapi.PyObject_IsTrue, ctypes.c_void_p), id(ask))
+    budget = ask_by(api, looks)
     if budget:
         looks.budget_ns, looks.at_steps, looks.is_usual = (budget & ~GIVEN) * 1_000_000, True, not budget & GIVEN
-        _wake_by_signal(api, looks)
+        wake_by_signal(api, looks)
     return looks
 
 
-def _wake_by_signal(api, looks):
+def wake_by_signal(api, looks):
     """A program that sleeps, or only computes, passes no hook. The collector then sends SIGURG, as long as it knows
     that this handler is installed; system calls go on afterwards."""
     if "holder_wakes" not in api or threading.current_thread() is not threading.main_thread():
@@ -75,7 +77,7 @@ class _Woken:
         self._looks.look_if_due()
 
 
-class _Ask:
+class Ask:
     """The recorder reads the object's truth value when a look is due."""
 
     __slots__ = ("_looks",)
@@ -88,19 +90,11 @@ class _Ask:
         return False
 
 
-class Looks:
-    def __init__(self, api, torch):
-        self._api, self._torch = api, torch
-        self._saved, self._census = holders_graphs.SavedHooks(torch), holders_census.Census()
-        self._mode = getattr(torch._C, "_get_torch_function_mode", lambda: None)  # 1.13: it is not to be turned off
-        self._looking = self._off = self._ended = False
-        self._wakes, self.woken_by = False, lambda: None
-        self._began_in = os.getpid()
-        self._began_ns, self._was_short = time.monotonic_ns(), False  # the last look lacked time
-        self._puts = 0  # times in a row that a look was put off
-        self.budget_ns, self.at_steps = holders.BUDGET_NS, False  # --holders was given
-        self.is_usual = True  # --budget was not given
-        self._in_plan, self._last = "MEMPROF_PLAN" in os.environ, holders_last.LastFrames()
+class Waking:
+    """What SIGURG wakes; look_if_due() is its subclass's."""
+
+    def __init__(self, api):
+        self._api, self._wakes, self.woken_by = api, False, lambda: None
 
     def see_who_is_woken(self):
         """A program that replaced the handler may have kept it, and may install it again."""
@@ -109,6 +103,28 @@ class Looks:
         if wakes != self._wakes:
             self._wakes = wakes
             self._api["holder_wakes"](int(wakes))
+
+
+def ask_by(api, looks):
+    """Lets the recorder ask; its answer, 0 without --holders."""
+    ask = Ask(looks)
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(ask))  # the recorder has its address
+    return api["holder_ask"](ctypes.cast(ctypes.pythonapi.PyObject_IsTrue, ctypes.c_void_p), id(ask))
+
+
+class Looks(Waking):
+    def __init__(self, api, torch):
+        super().__init__(api)
+        self._torch = torch
+        self._saved, self._census = holders_graphs.SavedHooks(torch), holders_census.Census()
+        self._mode = getattr(torch._C, "_get_torch_function_mode", lambda: None)  # 1.13: it is not to be turned off
+        self._looking = self._off = self._ended = False
+        self._began_in = os.getpid()
+        self._began_ns, self._was_short = time.monotonic_ns(), False  # the last look lacked time
+        self._puts = 0  # times in a row that a look was put off
+        self.budget_ns, self.at_steps = holders.BUDGET_NS, False  # --holders was given
+        self.is_usual = True  # --budget was not given
+        self._in_plan, self._last = "MEMPROF_PLAN" in os.environ, holders_last.LastFrames()
 
     def look_if_due(self):
         self.see_who_is_woken()
@@ -235,12 +251,12 @@ class Looks:
             left -= len(addresses)
             if addresses:
                 tell(addresses.buffer_info()[0], len(addresses), KINDS.index(holder.kind), int(holder.certain),
-                     _encoded(holder.path), _encoded(holder.file or ""), holder.line)
+                     encoded(holder.path), encoded(holder.file or ""), holder.line)
         for name, value in look.counted:
-            tell(None, 0, KINDS.index("unknown"), 0, _encoded(name), b"", value)
+            tell(None, 0, KINDS.index("unknown"), 0, encoded(name), b"", value)
         self._was_short = not look.complete and not look.is_short
-        tell(None, 0, 0, int(look.complete), _encoded("; ".join(look.notes)), b"", 0)
+        tell(None, 0, 0, int(look.complete), encoded("; ".join(look.notes)), b"", 0)
 
 
-def _encoded(text):
+def encoded(text):
     return text.encode("utf-8", "replace")

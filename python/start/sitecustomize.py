@@ -26,6 +26,17 @@ def _start(torch):
         pass
 
 
+def _start_host():
+    """With --host --holders. Where torch is imported later, its own looks take over."""
+    try:
+        import os
+        if os.environ.get("MEMPROF_HOST_HOLDERS") and "torch" not in sys.modules:
+            from libmemprof_torch import holders_host
+            holders_host.start()
+    except Exception:  # not recorded, or another version of Python
+        pass
+
+
 def _start_jax(hardware):
     try:
         from libmemprof_plan import xla
@@ -136,6 +147,7 @@ def _hand_over():
         for name in ENGINES:
             _after_import(name, _follow_engine)
         _after_import("torch", _start)
+        _start_host()
 
 
 _load_lazily()

@@ -168,6 +168,53 @@ class Host(harness.TestCase):
         self.assertIn("torch/__init__.py", " ".join(files))  # torch's import, which memprof's own start follows
         self.assertFalse([file for file in files if file.endswith("/start/sitecustomize.py")])
 
+    def holding(self, text):
+        """What the looks counted, by path, and what the program printed."""
+        program, path = self.folder / "holding.py", self.folder / "holding.mp"
+        program.write_text(text)
+        result = harness.memprof("snapshot", "-o", path, "--force", "--host", "--holders", "--", PYTHON, program)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return {row["name"]: row for row in harness.answer("leaks", path)["census"] if row["what"] == "bytes"}, result.stdout
+
+    @unittest.skipUnless(PYTHON, "no Python with torch")
+    def test_what_holds_arrays_and_bytes(self):
+        rows, _ = self.holding(HOLDING)
+        for name, size in (("main().views[*]", 60 << 20), ("main().store.frames[*].image", 30 << 20),
+                           ("main().raw[*]", 120 * 200_000)):
+            self.assertAlmostEqual(rows[name]["last"], size, delta=size // 100, msg=name)
+            self.assertLess(rows[name]["first"], size // 4)
+            self.assertGreater(rows[name]["looks"], 3)
+        self.assertFalse([name for name in rows if "ring" in name], "a full ring does not grow")
+        rows, said = self.holding("import torch, libmemprof\n" + HOLDING.replace("np.dot", "libmemprof.step(); np.dot"))
+        self.assertEqual(said, "120 1\n")  # PyTorch's looks take over
+        self.assertAlmostEqual(rows["main().views[*]"]["last"], 60 << 20, delta=1 << 20)
+
+
+HOLDING = """
+import collections, signal, sys
+import numpy as np
+
+class Frame:
+    def __init__(self):
+        self.image = np.ones((256, 1024), np.uint8)
+
+class Store:
+    def __init__(self):
+        self.frames, self.ring = {}, collections.deque([np.zeros(1 << 20, np.uint8) for _ in range(4)], maxlen=4)
+
+def main():
+    store, raw, views = Store(), [], []
+    for step in range(120):
+        store.frames[step] = Frame()
+        store.ring.append(np.zeros(1 << 20, np.uint8))
+        raw.append(b"x" * 200_000)
+        views.append(np.ones((512, 128), np.float64)[:4])
+        np.dot(np.ones((300, 300)), np.ones((300, 300)))
+    print(len(raw), int(callable(signal.getsignal(signal.SIGURG))))
+
+main()
+"""
+
 
 if __name__ == "__main__":
     harness.main()

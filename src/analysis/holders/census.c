@@ -8,12 +8,19 @@
 #include "base/order.h"
 #include "model/steps_infer.h"
 
-#define OBJECTS MP_CENSUS "objects/"
-#define ENTRIES MP_CENSUS "entries/"
-#define GROWN   100 /* objects or entries; fewer are no answer */
+#define GROWN 100 /* objects or entries, or KiB; fewer are no answer */
+
+static const struct {
+    const char *begin;
+    uint64_t unit, large; /* shown even if it does not grow; 0: never */
+} counters[] = {
+    [MP_CENSUS_OBJECTS] = {MP_CENSUS "objects/", 1, 0},
+    [MP_CENSUS_ENTRIES] = {MP_CENSUS "entries/", 1, MP_CENSUS_LONG},
+    [MP_CENSUS_BYTES] = {MP_CENSUS "KiB/", 1024, UINT64_C(64) << 20},
+};
 
 MP_ORDER(by_growth, struct mp_census_row,
-         MP_COMPARE(b->last - b->first, a->last - a->first) ?: MP_FALLING(last) ?: strcmp(a->name, b->name))
+         MP_COMPARE(b->what == MP_CENSUS_BYTES, a->what == MP_CENSUS_BYTES) ?: MP_COMPARE(b->last - b->first, a->last - a->first) ?: MP_FALLING(last) ?: strcmp(a->name, b->name))
 
 static double step_at(const struct mp_steps *steps, uint64_t time_ns)
 {
@@ -27,21 +34,27 @@ static double step_at(const struct mp_steps *steps, uint64_t time_ns)
 static bool follow(const struct mp_model *model, const struct mp_steps *steps, uint32_t counter,
                    struct mp_census_row *row)
 {
-    uint64_t before = 0, from_ns = 0;
-    uint32_t falls = 0;
+    uint64_t before = 0, from_ns = 0, unit = counters[row->what].unit, large = counters[row->what].large;
+    uint64_t half = 0; /* at half of the looks: a ring that is full since then does not grow */
+    uint32_t falls = 0, looks = 0;
+    mp_vec_each (const struct mp_sample, sample, &model->samples) {
+        looks += sample->counter == counter;
+    }
     mp_vec_each (const struct mp_sample, sample, &model->samples) {
         if (sample->counter != counter) continue;
         if (!row->looks++) {
-            row->first = sample->value;
+            row->first = sample->value * unit;
             from_ns = sample->time_ns;
         }
-        falls += row->looks > 1 && sample->value < before;
-        row->last = before = sample->value;
+        falls += row->looks > 1 && sample->value * unit < before;
+        row->last = before = sample->value * unit;
+        if (row->looks <= looks / 2) half = row->last;
         row->steps = step_at(steps, sample->time_ns) - step_at(steps, from_ns);
     }
-    bool grows = !falls && row->last >= row->first + GROWN && row->last - row->first >= row->first / 8;
+    bool grows = !falls && row->last > half && row->last >= row->first + GROWN * unit &&
+                 row->last - row->first >= row->first / 8;
     if (!grows) row->first = row->last;
-    return grows || (row->entries && row->last >= MP_CENSUS_LONG);
+    return grows || (large && row->last >= large);
 }
 
 void mp_census_find(const struct mp_model *model, struct mp_census *census)
@@ -54,8 +67,11 @@ void mp_census_find(const struct mp_model *model, struct mp_census *census)
         const char *name = mp_model_text(model, sample->counter);
         if (known[sample->counter] || !mp_sample_is_of_census(model, sample)) continue;
         known[sample->counter] = 1;
-        bool entries = !strncmp(name, ENTRIES, sizeof ENTRIES - 1);
-        struct mp_census_row row = {.name = name + (entries ? sizeof ENTRIES : sizeof OBJECTS) - 1, .entries = entries};
+        struct mp_census_row row = {.what = MP_CENSUS_BYTES};
+        while (row.what > MP_CENSUS_OBJECTS &&
+               strncmp(name, counters[row.what].begin, strlen(counters[row.what].begin)) != 0)
+            row.what--;
+        row.name = name + strlen(counters[row.what].begin);
         if (follow(model, &steps, sample->counter, &row)) mp_vec_add(census, row);
     }
     if (census->count) qsort(census->at, census->count, sizeof *census->at, by_growth);

@@ -1,6 +1,7 @@
 /*
- * Python's own heap, as the looks counted it (holders_census.py): objects of each class, and entries of the longest
- * containers. It answers what grows in a process whose recorded blocks do not. Pure; the result is the caller's.
+ * Python's own heap, as the looks counted it (holders_census.py): objects of each class, entries of the longest
+ * containers, and what holds arrays (holders_arrays.py). It answers what grows in a process whose recorded blocks do
+ * not. Pure; the result is the caller's.
  */
 #pragma once
 
@@ -8,8 +9,13 @@
 
 struct mp_census_row {
     const char *name; /* of a class, or the path of a container; owned by the model */
-    bool entries;     /* a container's entries; else objects of a class */
-    uint32_t looks;   /* that counted it */
+    enum mp_census_what {
+        MP_CENSUS_OBJECTS,
+        MP_CENSUS_ENTRIES,
+        MP_CENSUS_BYTES
+    } what;         /* bytes: of arrays, and of
+                     * Python's bytes */
+    uint32_t looks; /* that counted it */
     uint64_t first, last;
     double steps; /* from the first of these looks to the last; 0: no steps */
 };

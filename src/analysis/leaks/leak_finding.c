@@ -19,9 +19,10 @@ static const struct {
     [MP_LEAK_RETENTION] = {"retention",
                            "something holds these blocks: a list, a cache, a hook, or a loss with its graph; keep "
                            "numbers (.item(), .detach()) or clear it"},
-    [MP_LEAK_NATIVE] = {"native",
-                        "allocated by native code and not freed: a free is missing on some path, or something keeps "
-                        "the object that owns it"},
+    [MP_LEAK_NATIVE] =
+        {"native",
+         "allocated by native code and not freed: a free is missing on some path, or something keeps the object that "
+         "owns it; snapshot --host --holders tells which names hold NumPy's arrays and Python's bytes"},
     [MP_LEAK_HANDLE] = {"handle", "created in every step and not destroyed: make it once, or destroy it"},
     [MP_LEAK_PINNED] = {"pinned", "page-locked host memory: reuse one buffer instead of making a new one"},
     [MP_LEAK_GRAPH_POOL] = {"graph_pool",

@@ -3,6 +3,7 @@
 #include "capture/core/recorder.h"
 #include "capture/core/sampling.h"
 #include "capture/stack/stack.h"
+#include "capture/torch/holders.h"
 #include "capture/torch/torch.h"
 
 static _Atomic uint64_t known_track; /* as mp_record_track_once() stores it */
@@ -37,6 +38,7 @@ static bool allocated(void *block, size_t bytes, const void *caller)
     facts.bytes = bytes;
     if (wanted) record_alloc(thread, facts);
     mp_hook_leave(thread);
+    if (wanted && mp_session.config.shim) mp_holders_host();
     return wanted;
 }
 

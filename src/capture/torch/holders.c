@@ -268,8 +268,7 @@ void mp_holders_step(void)
 static void wake_main_thread(void)
 {
     int process = (int)mp_syscall(SYS_getpid);
-    if (atomic_load(&mp_session.look_wakes) && (int)mp_syscall(SYS_gettid) != process)
-        (void)mp_syscall(SYS_tgkill, process, process, SIGURG);
+    if (atomic_load(&mp_session.look_wakes)) (void)mp_syscall(SYS_tgkill, process, process, SIGURG);
 }
 
 static bool may_look_at_peak(void)
@@ -304,7 +303,20 @@ void mp_holders_count(int64_t bytes)
     if (!atomic_compare_exchange_strong(&next_blocks, &next, 2 * now)) return;
     atomic_store(&mp_holders_wanted, true);
     mp_holders_pass_by(false);
-    wake_main_thread();
+    if ((int)mp_syscall(SYS_gettid) != (int)mp_syscall(SYS_getpid)) wake_main_thread();
+}
+
+void mp_holders_host(void)
+{
+    static atomic_bool asks; /* one thread at a time */
+    bool may = mp_session.config.holders && atomic_load(&asker.ask) && atomic_load(&mp_session.look_wakes) &&
+               !atomic_load(&steps) && !atomic_load(&blocks) && !atomic_exchange(&asks, true);
+    if (!may) return;
+    if (!atomic_load(&mp_holders_wanted) && may_look_at_peak()) {
+        atomic_store(&mp_holders_wanted, true);
+        wake_main_thread();
+    }
+    atomic_store(&asks, false);
 }
 
 void mp_holders_note(bool may_call_python)

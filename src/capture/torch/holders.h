@@ -25,6 +25,10 @@ void mp_holders_forked(bool inside);
 /* Called at a step event of the program. With --holders a look is due whenever the number of steps has doubled,
  * from 8 on, in a plan from 1 on. If looks would exceed their share of the time, it waits for a later step. */
 void mp_holders_step(void);
+/* Called in a hook, with --host, at a sampled block of the C allocator. In a program without steps and tensors, a look
+ * for holders of host memory may be due (holders_host.py). It runs when SIGURG's handler does, since this hook may be
+ * anywhere in Python. */
+void mp_holders_host(void);
 /* Called with --holders, in a hook, when a tensor's block appears (`bytes` > 0) or goes. A look is due at peaks, each
  * higher by an eighth, and in a program without marked steps when 32 blocks live, and whenever the number has doubled.
  */

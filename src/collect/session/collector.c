@@ -805,6 +805,7 @@ enum mp_status mp_collector_run(const struct mp_collector_options *options, stru
                                .hooks = options->record.hooks,
                                .libunwind = options->record.libunwind,
                                .host = options->record.host_bytes,
+                               .host_holders = options->record.host_bytes && options->record.holders,
                                .shim = options->record.shim,
                                .step_at = options->record.step_at};
     char *library = NULL, *python_folder = NULL;

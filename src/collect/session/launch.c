@@ -145,6 +145,7 @@ static void add_all(struct additions *to, const struct mp_launch *launch)
     bool is_new = hook && *hook && strcmp(hook, MP_RAY_HOOK) != 0;
     if (launch->python_folder && is_new) add_variable(to, entry_of("MEMPROF_RAY_HOOK", hook));
     if (launch->python_folder) add_variable(to, entry_of(MP_RAY_VARIABLE, MP_RAY_HOOK));
+    if (launch->shim && launch->host_holders) add_variable(to, entry_of("MEMPROF_HOST_HOLDERS", "1"));
     if (launch->shim && launch->step_at && *launch->step_at)
         add_variable(to, entry_of("MEMPROF_STEP_AT", launch->step_at));
 }

@@ -28,6 +28,7 @@ struct mp_launch {
     bool libunwind;           /* libunwind walks native stacks */
     bool host;                /* also loads the C allocator's wrappers */
     bool shim;                /* each Python of the command starts python/libmemprof_torch when it imports PyTorch */
+    bool host_holders;        /* and what holds them is looked for */
     const char *step_at;      /* the function whose calls are steps; NULL or "": none */
     sigset_t default_signals; /* signals that the caller ignores, but the command must not */
     sigset_t mask;            /* signals to block in the command */

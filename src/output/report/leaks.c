@@ -395,6 +395,7 @@ void mp_pinned_cache_text(struct mp_text *text, const struct mp_model *model)
 
 static void put_census(struct mp_json *json, const struct mp_model *model)
 {
+    static const char *const words[] = {"objects", "entries", "bytes"};
     struct mp_census census;
     mp_census_find(model, &census);
     if (!census.count) return;
@@ -402,7 +403,7 @@ static void put_census(struct mp_json *json, const struct mp_model *model)
     mp_vec_each (const struct mp_census_row, row, &census) {
         mp_json_object(json, NULL);
         mp_json_text(json, "name", row->name);
-        mp_json_text(json, "what", row->entries ? "entries" : "objects");
+        mp_json_text(json, "what", words[row->what]);
         mp_json_number(json, "first", row->first);
         mp_json_number(json, "last", row->last);
         mp_json_number(json, "looks", row->looks);
@@ -416,6 +417,7 @@ static void put_census(struct mp_json *json, const struct mp_model *model)
 /* Python's own heap, if the process grows and blocks do not say why. */
 static void put_census_text(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks)
 {
+    static const char *const words[] = {"objects of class `%s`", "entries of `%s`", "of arrays and bytes in `%s`"};
     bool unexplained = leaks->unsure_growth.bytes;
     mp_vec_each (const struct mp_leak_finding, finding, &leaks->findings) {
         unexplained |= finding->class == MP_LEAK_HIDDEN || finding->class == MP_LEAK_NATIVE;
@@ -428,9 +430,11 @@ static void put_census_text(struct mp_text *text, const struct mp_model *model, 
     }
     for (size_t i = 0; i < census.count && i < CENSUS_SHOWN; i++) {
         const struct mp_census_row *row = &census.at[i];
-        mp_say(text, "  %s ", mp_count(row->last));
-        mp_say(text, row->entries ? "entries of `%s`" : "objects of class `%s`", row->name);
-        if (row->last > row->first) mp_say(text, ", +%s", mp_count(row->last - row->first));
+        bool bytes = row->what == MP_CENSUS_BYTES;
+        mp_say(text, "  %s ", bytes ? mp_bytes(row->last) : mp_count(row->last));
+        mp_say(text, words[row->what], row->name);
+        if (row->last > row->first)
+            mp_say(text, ", +%s", bytes ? mp_bytes(row->last - row->first) : mp_count(row->last - row->first));
         if (row->last > row->first && row->steps > 0) mp_say(text, " in %.0f steps", row->steps);
         mp_say(text, "\n");
     }
