@@ -164,6 +164,13 @@ struct mp_spool_look {
     _Atomic uint32_t budget_ms; /* the most time that the look may take; MP_HOLDERS_SHORT: short if time is short */
 };
 
+#define MP_SPOOL_SHM 64
+/* The last files that the program made by shm_open(). */
+struct mp_spool_shm {
+    _Atomic uint32_t made;                 /* number of all of them, stored after the inode */
+    _Atomic uint64_t inodes[MP_SPOOL_SHM]; /* a ring */
+};
+
 /* The file that the collector writes. */
 struct mp_spool_written {
     char file[MP_SPOOL_TEXT]; /* path of the file in writing, set before it is made; "": none yet */
@@ -233,6 +240,7 @@ struct mp_spool_header {
     _Atomic uint32_t devices_changed;    /* counts events that may have changed the devices' totals: contexts, modules,
                                           * libraries */
     struct mp_spool_cupti cupti;
+    struct mp_spool_shm shm;
     struct mp_spool_device devices[MP_SPOOL_DEVICES];
     _Atomic uint32_t note_count;
     char notes[MP_SPOOL_NOTES][MP_SPOOL_NOTE_TEXT];

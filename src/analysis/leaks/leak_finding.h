@@ -69,6 +69,7 @@ struct mp_leak_finding {
     bool regrown;       /* a block or a group, replaced by a larger one in every step */
     bool shared;        /* class hidden: the program's own shared memory, or mapped files, by their counter */
     bool mapped;        /* files that are mapped to be written */
+    bool in_shm;        /* files in /dev/shm, mapped or not */
     bool follows;       /* class hidden: it grows less than the recorded blocks, so it may be their Python objects, or
                          * holes */
     bool untrained;     /* no backward pass and no optimizer ran, and nobody marked the steps */

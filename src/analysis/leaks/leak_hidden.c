@@ -27,9 +27,9 @@ struct part {
 struct share {
     uint32_t counter, files, own; /* string ids; 0: none */
     uint64_t value, in_files, own_shared;
-    bool planned; /* on the host of a plan, which grows by itself */
-    bool shared;  /* the program's own shared memory alone, or mapped files */
-    bool mapped;
+    bool planned;        /* on the host of a plan, which grows by itself */
+    bool shared;         /* the program's own shared memory alone, or mapped files */
+    bool mapped, in_shm; /* files in /dev/shm, which nobody need map */
 };
 
 /* The steps in equal parts. The first quarter of the parts is the warm-up. */
@@ -252,6 +252,7 @@ static bool look_at(const struct mp_model *model, const struct mp_step *steps, u
                                       .why = {.test = MP_LEAK_BY_PROCESS, .steps = last},
                                       .shared = share->shared,
                                       .mapped = share->mapped,
+                                      .in_shm = share->in_shm,
                                       .track = track_of(model, device),
                                       .eta_oom_steps = UINT64_MAX};
     size_t tracks = model->tracks.count;
@@ -317,5 +318,8 @@ void mp_leak_find_hidden(const struct mp_model *model, const struct mp_steps *st
     struct share mapped = {
         .counter = find_counter(model, "cpu", "mapped"), .planned = host.planned, .shared = true, .mapped = true};
     if (mapped.counter) look_at(model, at, places->last, cpu, &mapped, true, findings, unsure);
+    struct share files = {
+        .counter = find_counter(model, "cpu", "shm"), .planned = host.planned, .shared = true, .in_shm = true};
+    if (files.counter) look_at(model, at, places->last, cpu, &files, true, findings, unsure);
     if (host.counter) look_at(model, at, places->last, cpu, &host, true, findings, unsure);
 }

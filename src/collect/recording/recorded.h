@@ -116,6 +116,9 @@ struct mp_recording_ooms {
 struct mp_recording_pages {
     uint64_t resident_bytes, shared_bytes, own_shared_bytes;
     uint64_t next_mapped_ns, mapped_bytes, mapped_pages;
+    struct mp_map shm_files; /* inodes + 1 that the process made in /dev/shm */
+    uint32_t shm_read;       /* so many of those that the spool tells */
+    uint64_t next_shm_ns, shm_bytes;
     /* For a worker: the most bytes of pages that it shared with its parent, and the most that it has copied of
      * these. */
     uint64_t last_private_ns, inherited_bytes, copied_bytes;

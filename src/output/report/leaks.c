@@ -86,6 +86,7 @@ static void get_site(struct mp_value *value, const void *of, const void *row)
     if (!finding->stack)
         value->text = finding->blocks                    ? "(no stack)"
                       : finding->mapped                  ? "(mapped files)"
+                      : finding->in_shm                  ? "(shm: files in /dev/shm)"
                       : finding->shared                  ? "(shared memory)"
                       : finding->class == MP_LEAK_HIDDEN ? "(nothing recorded)"
                                                          : "(the allocator as a whole)";

@@ -57,6 +57,21 @@ def fill(kept, block):
     kept.append(block)
 
 
+def shared_files(steps, _):
+    """Nobody maps them, and nobody unlinks them while the program works."""
+    names = []
+
+    def make(number):
+        block = shared_memory.SharedMemory(create=True, size=SIZE)
+        block.buf[:] = b"x" * SIZE
+        block.close()
+        names.append(block.name)
+    work(steps, make)
+    for name in names:
+        shared_memory.SharedMemory(name).unlink()
+    return SIZE
+
+
 def a_file_s_pages(steps, _):
     """The kernel may drop them at any time."""
     with tempfile.TemporaryFile() as file:
@@ -102,9 +117,9 @@ def a_preload(steps, _):
     return 0
 
 
-FUNCTIONS = {function.__name__: function for function in (bytearrays, strings, lists, shared_blocks, a_file_s_pages,
-                                                           a_file_that_grows, a_file_that_is_filled, a_window,
-                                                           a_preload)}
+FUNCTIONS = {function.__name__: function for function in (bytearrays, strings, lists, shared_blocks, shared_files,
+                                                           a_file_s_pages, a_file_that_grows, a_file_that_is_filled,
+                                                           a_window, a_preload)}
 
 if __name__ == "__main__":
     forked.main(FUNCTIONS, __doc__)
