@@ -290,8 +290,8 @@ static uint32_t rename_path(struct renaming *renaming, const char *path, size_t 
     return intern_buffer(renaming, &text);
 }
 
-/* "cuda:0/process": the device's name, and one of memprof's words. "python/objects/CLASS", "python/entries/PATH", "python/KiB/PATH":
- * numbers of the census, known by their begin. */
+/* "cuda:0/process": the device's name, and one of memprof's words. "python/objects/CLASS", "python/entries/PATH",
+ * "python/KiB/PATH": numbers of the census, known by their begin. */
 static uint32_t rename_counter(struct renaming *renaming, const char *name)
 {
     char device[64];
