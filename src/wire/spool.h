@@ -165,10 +165,12 @@ struct mp_spool_look {
 };
 
 #define MP_SPOOL_SHM 64
-/* The last files that the program made by shm_open(). */
-struct mp_spool_shm {
-    _Atomic uint32_t made;                 /* number of all of them, stored after the inode */
-    _Atomic uint64_t inodes[MP_SPOOL_SHM]; /* a ring */
+/* What only the recorder sees of the program's use of the system. */
+struct mp_spool_seen {
+    _Atomic uint32_t has_cuda_allocator;   /* 1: PyTorch's CUDA allocator was loaded when the driver refused memory of a
+                                            * device */
+    _Atomic uint32_t shm_made;             /* number of files made by shm_open(), stored after the inode */
+    _Atomic uint64_t inodes[MP_SPOOL_SHM]; /* of the last of these, a ring */
 };
 
 /* The file that the collector writes. */
@@ -234,13 +236,11 @@ struct mp_spool_header {
     _Atomic uint32_t rung;                   /* 1: the doorbell was rung and the collector has not yet noticed */
     _Atomic uint32_t ring_waiters;           /* threads that are waiting for a ring */
     struct mp_spool_losses losses;
-    _Atomic uint32_t sources;            /* bits: enum mp_source */
-    _Atomic uint32_t has_cuda_allocator; /* 1: PyTorch's CUDA allocator was loaded when the driver refused memory of a
-                                          * device */
-    _Atomic uint32_t devices_changed;    /* counts events that may have changed the devices' totals: contexts, modules,
-                                          * libraries */
+    _Atomic uint32_t sources;         /* bits: enum mp_source */
+    _Atomic uint32_t devices_changed; /* counts events that may have changed the devices' totals: contexts, modules,
+                                       * libraries */
     struct mp_spool_cupti cupti;
-    struct mp_spool_shm shm;
+    struct mp_spool_seen seen;
     struct mp_spool_device devices[MP_SPOOL_DEVICES];
     _Atomic uint32_t note_count;
     char notes[MP_SPOOL_NOTES][MP_SPOOL_NOTE_TEXT];

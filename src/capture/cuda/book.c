@@ -89,7 +89,7 @@ static void look_for_allocator(void)
     static struct mp_loaded_end looked_until; /* so that frequent refusals cost little */
     static _Atomic bool is_there;             /* stays true once it is found, also in a forked child's session */
     struct mp_loaded found;
-    _Atomic uint32_t *has = &mp_session.header->has_cuda_allocator;
+    _Atomic uint32_t *has = &mp_session.header->seen.has_cuda_allocator;
     if (atomic_load_explicit(has, memory_order_relaxed)) return;
     if (!atomic_load(&is_there) && mp_loaded_more(&looked_until) &&
         mp_loaded_with("_ZN3c104cuda12device_countEv", NULL, &found)) /* int8_t c10::cuda::device_count() */

@@ -46,12 +46,12 @@ int prctl(int option, ...)
 static void tell_made(int fd)
 {
     struct stat file;
-    struct mp_spool_shm *shm = &mp_session.header->shm;
+    struct mp_spool_seen *seen = &mp_session.header->seen;
     if (mp_syscall(SYS_fstat, fd, &file)) return;
-    uint32_t made = atomic_load(&shm->made);
+    uint32_t made = atomic_load(&seen->shm_made);
     do
-        atomic_store(&shm->inodes[made % MP_SPOOL_SHM], file.st_ino);
-    while (!atomic_compare_exchange_weak(&shm->made, &made, made + 1));
+        atomic_store(&seen->inodes[made % MP_SPOOL_SHM], file.st_ino);
+    while (!atomic_compare_exchange_weak(&seen->shm_made, &made, made + 1));
 }
 
 /* As the C library's own function does. */

@@ -177,9 +177,9 @@ static void sample_mapped(struct mp_recording *recording, uint64_t now, uint64_t
 static void sample_shm(struct mp_recording *recording, uint64_t now)
 {
     struct mp_recording_pages *pages = &recording->pages;
-    const struct mp_spool_shm *shm = &recording->spool.header->shm;
-    for (uint32_t made = atomic_load(&shm->made); pages->shm_read < made; pages->shm_read++)
-        (void)mp_map_insert(&pages->shm_files, atomic_load(&shm->inodes[pages->shm_read % MP_SPOOL_SHM]) + 1, NULL);
+    const struct mp_spool_seen *seen = &recording->spool.header->seen;
+    for (uint32_t made = atomic_load(&seen->shm_made); pages->shm_read < made; pages->shm_read++)
+        (void)mp_map_insert(&pages->shm_files, atomic_load(&seen->inodes[pages->shm_read % MP_SPOOL_SHM]) + 1, NULL);
     if (now < pages->next_shm_ns || !pages->shm_files.count) return;
     DIR *folder = opendir("/dev/shm");
     uint64_t all = 0;

@@ -300,7 +300,7 @@ static bool may_be_first(const struct mp_recording *recording, uint16_t track)
 {
     const struct mp_wire_track *facts = track_of(recording, track);
     return recording->config.torch && facts && facts->device_type == MP_DEVICE_CUDA && !facts->name &&
-           atomic_load(&recording->spool.header->has_cuda_allocator);
+           atomic_load(&recording->spool.header->seen.has_cuda_allocator);
 }
 
 static struct mp_refusal *refusal_of(struct mp_recording *recording, uint32_t thread)
