@@ -14,6 +14,7 @@ from libmemprof_torch import holders_names as naming
 
 FILL = {"append", "appendleft", "add", "insert", "extend", "extendleft", "update", "setdefault", "put", "put_nowait"}
 DROP = {"pop", "popleft", "popitem", "clear"}
+ORDERS = {"<", "<=", ">", ">="}
 FILL_FIRST = {"heappush", "insort"}  # functions that fill their first argument
 NOT_BETWEEN = {"PUSH_NULL", "EXTENDED_ARG", "CACHE"}
 CODES_MOST = 20_000
@@ -79,8 +80,8 @@ class Filled:
 
     def bound_of(self, what, name, of, of_entries, sizes):
         """The bound that code sets: it compares the container's len() and drops entries, or its keys are remainders. `sizes`:
-        numbers of its owner, by name. 0: the bound's value is not visible, or code elsewhere drops entries of such an
-        attribute. None: no such code, or it is unknown."""
+        numbers of its owner, by name. 0: the bound's value is not visible or no number of entries, or code elsewhere
+        drops entries of such an attribute. None: no such code, or it is unknown."""
         found = set()
         own = list(self.codes_for(what, of)) if not of_entries else []
         functions = [code for code, _ in self._codes if code.co_varnames[:1] != ("self",)] if what == ATTRIBUTE else []
@@ -234,14 +235,19 @@ def _loads_number(each):
 
 
 def _bounds_in(code, name, named_by):
-    """The bounds that the code sets for the container: numbers, or (kind, name, code) of what they are loaded from."""
+    """The bounds that the code sets for the container: numbers, or (kind, name, code) of what they are loaded from. 0: it
+    drops entries where one value exceeds another, such as `while self.bytes > self.limit`."""
     some = [each for each in dis.get_instructions(code) if each.opname not in NOT_BETWEEN]
 
     def is_container(each):
         return each.opname.startswith(named_by) and each.argval == name
 
-    compared, kept, drops = set(), set(), False
+    compared, kept, drops, ordered_until, trims = set(), set(), False, 0, False
     for place, each in enumerate(some):
+        drops_here = each.argval in DROP and place > 0 and is_container(some[place - 1])
+        if each.opname == "COMPARE_OP" and each.argval in ORDERS and some[place + 1].opcode in JUMPS and \
+                not (_loads_number(some[place - 1]) and some[place - 1].argval <= 0):
+            ordered_until = max(ordered_until, some[place + 1].argval)
         if each.opname == "COMPARE_OP" and place >= 3:
             sizes = [at for at in range(max(place - COMPARED_MOST, 0), place) if some[at].argval == "len" and
                      any(is_container(one) for one in some[at + 1:at + 4]) and
@@ -254,19 +260,19 @@ def _bounds_in(code, name, named_by):
         if each.opname == "DELETE_SUBSCR" or each.opname == "STORE_SUBSCR":
             container = _loaded_below(some[:place], 1)
             if container and container[0].startswith(named_by) and container[1] == name:
-                drops |= each.opname == "DELETE_SUBSCR"
+                drops_here = each.opname == "DELETE_SUBSCR"
                 rest = some[place - 1]
                 if each.opname == "STORE_SUBSCR" and _is_remainder(rest) and _named_value(some[place - 2], code):
                     kept.add(_named_value(some[place - 2], code))
-        if each.argval in DROP and place and is_container(some[place - 1]):
-            drops = True
+        drops |= drops_here
+        trims |= drops_here and each.offset < ordered_until
         if each.opname == "BINARY_SLICE" or each.opname == "BUILD_SLICE" or _is_slice(each):
             last = -each.argval.start if _is_slice(each) else next(
                 (-one.argval for one in some[max(place - 2, 0):place] if _loads_number(one) and one.argval < 0), 0)
             stored = next((one for one in some[place + 1:place + 4] if one.opname.startswith("STORE_")), None)
             if last > 0 and stored is not None and stored.argval == name:
                 kept.add(last)
-    return kept | (compared if drops else set())
+    return kept | (compared if drops else set()) or ({0} if trims else set())
 
 
 def _is_slice(each):

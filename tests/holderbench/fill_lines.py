@@ -106,6 +106,10 @@ BOUNDS = {
     "ring[x] = x\n    if len(ring) > limit(): ring.popitem()": {0},
     "ring.append(x)\n    if len(ring) > 64: print(x)": set(),
     "ring.append(x)\n    if len(ring) > 0: ring.clear()": set(),
+    "ring.append(x)\n    while self.used > self.most: self.used -= ring.pop(0)": {0},
+    "ring[x] = x\n    while most < self.used:\n        old = next(iter(ring))\n        self.used -= ring[old]\n        del ring[old]": {0},
+    "ring.append(x)\n    if self.used > most: print(x)\n    self.last = ring.pop(0)": set(),
+    "ring.append(x)\n    if x in self.names: ring.pop(0)": set(),
 }
 
 

@@ -65,6 +65,36 @@ class Series:
         self.rows.clear()
 
 
+class Sessions:
+    """Bounded by what its entries weigh, not by their number."""
+
+    def __init__(self, budget):
+        self.budget, self.tokens, self.open = budget, 0, {}
+
+    def keep(self, name, state):
+        self.open[name] = state
+        self.tokens += len(state)
+        self.limit()
+
+    def limit(self):
+        while self.tokens > self.budget:
+            oldest = next(iter(self.open))
+            self.tokens -= len(self.open.pop(oldest))
+
+
+class Counted(Sessions):
+    """Only counts."""
+
+    def __init__(self):
+        self.budget, self.tokens, self.told = 0, 0, {}
+
+    def keep(self, name, state):
+        self.told[name] = state
+        self.tokens += len(state)
+        if self.tokens > self.budget:
+            os.environ["MANY"] = name
+
+
 class Log:
     def __init__(self):
         self.lines = []
@@ -144,6 +174,18 @@ def unsure_function():
     for _, value in steps():
         log.add(value)
         shorten(log)
+
+
+def unsure_weight():
+    sessions = Sessions(500_000)
+    for step, value in steps():
+        sessions.keep(f"session {step}", value)
+
+
+def leak_counted():
+    counted = Counted()
+    for step, value in steps():
+        counted.keep(f"session {step}", value)
 
 
 def leak_uncalled():
