@@ -68,6 +68,22 @@ with torch.set_grad_enabled("no_grad" not in sys.argv):
         logits = model(torch.randn(512, 256))
         right += int(logits.argmax(-1).sum())
 """
+# Statistics of a hook: nobody detaches them, and no backward ever runs.
+DRIFTS = """
+import sys
+import torch
+from torch import nn
+body = nn.Sequential(nn.Linear(128, 512), nn.Tanh(), nn.Linear(512, 64))
+class Drift:
+    mean = torch.zeros(64)
+    def watch(self, module, inputs, output):
+        mean = output.mean(0)
+        self.mean = 0.9 * self.mean + 0.1 * (mean.detach() if "detach" in sys.argv else mean)
+drift = Drift()
+body.register_forward_hook(drift.watch)
+for window in range(60):
+    body(torch.randn(64, 128))
+"""
 
 
 @harness.unittest.skipUnless(bench.PYTHON, "no Python here has torch")
@@ -147,6 +163,23 @@ class Lifetimes(harness.TestCase):
             if not change:
                 said = harness.answer("advise", path, *KINDS)["changes"][0]
         self.assertEqual(said["pattern"], "no_grad")
+        self.assertTrue(bench.is_within(said["saved_bytes"], peaks[0] - peaks[1], 0.05), (said, peaks))
+
+    def test_a_graph_that_grows_where_no_backward_runs(self):
+        """The leak is `possible`, since a backward may follow. That is its cost here, no reason to say nothing."""
+        program, path = self.folder / "program.py", self.folder / "run.mp"
+        program.write_text(DRIFTS)
+        peaks = []
+        for change in (), ("detach",):
+            harness.record_whole(path, (bench.PYTHON, program, *change), "--holders")
+            peaks.append(harness.answer("peak", path)["peak_bytes"])
+            changes = harness.answer("advise", path, *KINDS)["changes"]
+            if not change:
+                said = changes[0]
+        self.assertNotIn("leak", [change["pattern"] for change in changes])
+        self.assertEqual(said["pattern"], "leak")
+        self.assertIn("drift.mean", said["text"])
+        self.assertIn("only if no backward pass is to follow", said["cost"])
         self.assertTrue(bench.is_within(said["saved_bytes"], peaks[0] - peaks[1], 0.05), (said, peaks))
 
     def test_features_that_an_evaluation_keeps_are_no_graph(self):

@@ -241,6 +241,12 @@ static void propose_one_stream(const struct adviser *a, struct mp_changes *propo
     mp_map_free(&sums[1]);
 }
 
+/* True if only a graph keeps the blocks, and no backward pass has run: nobody uses the graph so far. */
+static bool is_unused_graph(const struct mp_leak_finding *finding, const struct mp_holder *holder)
+{
+    return finding->untrained && holder && strstr(holder->path, ".grad_fn");
+}
+
 /* Makes the change for a cause of a leak. The first finding of a cause has the sums of all its findings. All findings
  * without a known holder share one change: there is one thing to say of them. */
 static struct mp_change leak_change(const struct mp_leaks *leaks, const struct mp_leak_finding *first)
@@ -264,9 +270,12 @@ static uint32_t *find_leaking(const struct adviser *a, const struct mp_leaks *le
         const struct mp_leak_finding *finding = &leaks->findings.at[i];
         if (finding->sum.sites) { /* the first finding of a cause */
             struct mp_change change = leak_change(leaks, finding);
-            bool keeps = mp_leak_is_leak(finding) && finding->confidence != MP_LEAK_POSSIBLE;
             const struct mp_holders_site *held = finding->held;
-            bool waits = held && held->count && mp_holder_awaits_gc(&leaks->holders.holders.at[held->first]);
+            const struct mp_holder *holder = held && held->count ? &leaks->holders.holders.at[held->first] : NULL;
+            bool waits = holder && mp_holder_awaits_gc(holder);
+            change.before_backward = is_unused_graph(finding, holder);
+            bool keeps =
+                mp_leak_is_leak(finding) && (finding->confidence != MP_LEAK_POSSIBLE || change.before_backward);
             /* If it waits for Python's collector, held.c knows how much of it is in use. */
             bool is_taken = keeps && !waits && finding->stack && finding->track == a->query->track;
             bool is_again = is_taken && !change.variable && unheld;

@@ -218,7 +218,9 @@ static void put_leak(const struct mp_model *model, const struct mp_change *chang
                      change->variable ? change->variable : "something");
     mp_buffer_append_text(&words->code, change->advice ? change->advice : "free each step's blocks with the step");
     put_line(model, change->stack, &words->code);
-    mp_buffer_append_text(&words->cost, "saves at least this: other blocks may end with them, too");
+    mp_buffer_append_text(&words->cost, change->before_backward
+                                            ? "only if no backward pass is to follow; none has run so far"
+                                            : "saves at least this: other blocks may end with them, too");
 }
 
 static void put_held(const struct mp_model *model, const struct mp_change *change, struct words *words)
