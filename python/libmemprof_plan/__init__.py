@@ -36,6 +36,7 @@ def start(torch, after_import):
         ranks.answer_objects(torch.distributed, int(settings.get("world", "0")) > 1)
         if int(settings.get("world", "0")) > 1:
             ranks.be_alone(torch.distributed, int(settings["rank"]), int(settings["world"]))
+            ranks.report_messages(torch.distributed)
             after_import("torch.distributed.pipelining.stage", ranks.follow_stages)
     hide_from_dynamo(torch, [module for name, module in sys.modules.items() if name.split(".")[0] == __name__])
 

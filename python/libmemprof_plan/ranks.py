@@ -113,18 +113,29 @@ def _carry_objects(distributed, rank):
     _replace(distributed, recv_object_list)
 
 
-def follow_stages(stage):
-    """Reports the ranks of this pipeline to `memprof plan --rank all`. The next stage is not planned yet, but its
-    gradients would have the shapes of this stage's outputs."""
-    folder, base = os.environ.get("MEMPROF_PLAN_MESSAGES"), stage._PipelineStageBase
-    kind, begin = stage.PipelineStage, base.__init__
-    receive, send = getattr(kind, "_recv_meta", None), getattr(kind, "_send_meta", None)
+def report_messages(distributed):
+    """Reports to `memprof plan --rank all` which ranks get tensors of this one: the next stages of a pipeline."""
+    folder, kind, told = os.environ.get("MEMPROF_PLAN_MESSAGES"), distributed.distributed_c10d.ProcessGroup, set()
+    if not folder:
+        return
+    begin = kind.send
 
-    def __init__(self, *arguments, **named):
-        begin(self, *arguments, **named)
-        if folder:
-            stages = stage.dist.get_process_group_ranks(self.group or stage.dist.group.WORLD)
-            pathlib.Path(folder, "stages").write_text(" ".join(map(str, stages)))
+    def send(group, tensors, to, *arguments, **named):
+        peer = distributed.get_process_group_ranks(group)[to]
+        if peer not in told:
+            told.add(peer)
+            with open(pathlib.Path(folder, "peers"), "a") as file:
+                file.write(f"{peer}\n")
+        return begin(group, tensors, to, *arguments, **named)
+
+    kind.send = send
+
+
+def follow_stages(stage):
+    """The next stage of a pipeline is not planned yet, but its gradients would have the shapes of this stage's
+    outputs."""
+    kind = stage.PipelineStage
+    receive, send = getattr(kind, "_recv_meta", None), getattr(kind, "_send_meta", None)
 
     def _send_meta(self, meta, to):
         if to > self.stage_index:
@@ -134,7 +145,6 @@ def follow_stages(stage):
     def _recv_meta(self, source):
         return receive(self, source) if source < self.stage_index else stage._StageBackwardMeta(self._memprof_sent)
 
-    base.__init__ = __init__
     if receive:  # newer than 2.7
         kind._recv_meta, kind._send_meta = _recv_meta, _send_meta
 

@@ -23,16 +23,19 @@ struct ranks {
     size_t count;
 };
 
-/* Reads the ranks of a pipeline in order, as rank 0 of the program wrote them (libmemprof_plan/ranks.py). */
-static void read_stages(struct ranks *ranks)
+/* Adds the ranks to which the planned ones sent tensors, in the order in which they did (libmemprof_plan/ranks.py): the
+ * next stages of a pipeline. */
+static void add_peers(struct ranks *ranks)
 {
-    char *path = mp_text_make("%s/stages", ranks->probing.folder);
+    char *path = mp_text_make("%s/peers", ranks->probing.folder);
     FILE *file = fopen(path, "r");
     unsigned rank;
-    size_t count = 0;
-    while (file && count < STAGES_MAX && fscanf(file, "%u", &rank) == 1)
-        if (count || !rank) ranks->stages[count++].rank = rank; /* rank 0's pipeline begins with rank 0 */
-    if (count > 1) ranks->count = count;
+    while (file && ranks->count < STAGES_MAX && fscanf(file, "%u", &rank) == 1) {
+        size_t known = 0;
+        while (known < ranks->count && ranks->stages[known].rank != rank)
+            known++;
+        if (known == ranks->count) ranks->stages[ranks->count++].rank = rank;
+    }
     if (file) fclose(file);
     free(path);
 }
@@ -43,7 +46,7 @@ static int run_rank(struct ranks *ranks, size_t number)
     char *path = mp_text_make("%s/%u.mp", ranks->probing.folder, rank);
     char *log = mp_text_make("%s/%u.log", ranks->probing.folder, rank);
     char shown[64], value[16];
-    snprintf(shown, sizeof shown, "rank %u, stage %zu of %zu", rank, number + 1, ranks->count);
+    snprintf(shown, sizeof shown, "rank %u, stage %zu", rank, number + 1);
     struct mp_invocation one = *ranks->invocation;
     snprintf(value, sizeof value, "%u", rank);
     one.value[MP_OPT_RANK] = value;
@@ -107,10 +110,10 @@ int mp_plan_ranks(const struct mp_invocation *invocation, const struct mp_plan_d
     struct ranks ranks = {.invocation = invocation, .device = device, .count = 1};
     int status = mp_probing_begin(&ranks.probing);
     if (!status) setenv("MEMPROF_PLAN_MESSAGES", ranks.probing.folder, 1);
-    if (!status) status = run_rank(&ranks, 0);
-    if (!status) read_stages(&ranks);
-    for (size_t i = 1; !status && i < ranks.count; i++)
+    for (size_t i = 0; !status && i < ranks.count; i++) {
         status = run_rank(&ranks, i);
+        if (!status) add_peers(&ranks);
+    }
     mp_probing_end(&ranks.probing);
     if (!status && mp_given(invocation, MP_OPT_JSON))
         put_json(&ranks);
