@@ -378,7 +378,7 @@ class _Follower:
         if name == "copy_":
             if not arguments[0].is_cuda:
                 self.give(self.hosted(arguments[1]))
-            return [self.hosted(arguments[1]).clone()]
+            return [self.copied(self.hosted(arguments[1]))]
         if name in ("fill_", "zero_"):
             return [0 if name == "zero_" else self.hosted(arguments[1])]
         try:
@@ -425,6 +425,12 @@ class _Follower:
                 self.here.origin = max(self.here.origin, self.shadows.origin(value))
             return shadow
         return [self.hosted(one) for one in value] if isinstance(value, (list, tuple)) else value
+
+    def copied(self, values):
+        """The clone of a batch or of weights would cost the CPU's time, and no shadow is that large."""
+        if values.numel() > (MOST_GUESSED if self.here.origin else MOST):
+            raise LookupError
+        return values.clone()
 
     def made(self, name, operator, arguments, named):
         if name in CONSTANTS:

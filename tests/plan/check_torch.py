@@ -309,6 +309,12 @@ launches, x = [], torch.zeros(4, device="cuda")
 for measure in (benchmarker.benchmark_gpu, triton.testing.do_bench):
     print(measure.__name__, measure(lambda: launches.append(x.add_(1))), len(launches))
     launches.clear()
+from torch._inductor.runtime.coordinate_descent_tuner import CoordescTuner
+first, tried = triton.Config({"XBLOCK": 64}), []
+tuner = CoordescTuner(size_hints={"x": 4096}, inductor_meta={"warp_size": 32, "max_threads_per_block": 1024})
+print(tuner.autotune(lambda config: tried.append(config) or 1.0, first, None) is first, len(tried))
+import os
+print(os.environ["TORCHINDUCTOR_CACHE_DIR"].endswith(f"torchinductor_plan_{os.getuid()}"))
 """
 SORTED = """
 import torch
@@ -328,7 +334,7 @@ class Code(bed.TestCase):
 
     def test_candidates_are_launched_once(self):
         run = self.execute(CANDIDATES, how="plan")
-        self.assertEqual(run.output, "benchmark_gpu 1.0 1\ndo_bench 1.0 1\n")
+        self.assertEqual(run.output, "benchmark_gpu 1.0 1\ndo_bench 1.0 1\nTrue 1\nTrue\n")
 
     def test_no_code_for_the_device(self):
         old = "b200-180gb" if bed.VERSION == "2.7.1" else "v100-16gb"
