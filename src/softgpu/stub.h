@@ -1,9 +1,9 @@
 /*
  * Functions of NVIDIA's libraries that are not imitated. They exist so that libraries that link them can be loaded. A
- * STUB returns its library's soft_stub_result() and names itself once, by a mark in the recording, with the stack, or by
- * a message if nothing is recorded. A QUIET_STUB is for a function that only
- * computes, so doing nothing is right. A LAUNCHING_STUB computes with a kernel, which soft_launched() counts. A
- * MAKING_STUB stores a new handle through its first argument.
+ * STUB returns its library's soft_stub_result() and names itself once, by a mark in the recording, with the stack, or
+ * by a message if nothing is recorded. A QUIET_STUB is for a function that only computes, so doing nothing is right. A
+ * LAUNCHING_STUB computes with a kernel, which soft_launched() counts. A MAKING_STUB stores a new handle through its
+ * first argument.
  */
 #pragma once
 
@@ -12,6 +12,7 @@
 
 #include <memprof.h>
 
+/* `mark`: also another fact for the plan. */
 static inline void soft_not_imitated(const char *mark, const char *message)
 {
     if (memprof_api_())

@@ -95,6 +95,20 @@ torch.empty((800 << 30) if rank == 1 else 10 << 30, dtype=torch.uint8, device=f"
         result = self.plan("--devices", 2, "-o", "run/", "--", "torchrun", "--nproc_per_node", 2, program, status=1)
         self.assertIn("does not fit: memory ran out 1 time, with 0 B reserved", result.stderr)
 
+    @unittest.skipUnless(os.environ.get("MEMPROF_TEST_LONG"), "the short form leaves this out: a rank waits for a minute")
+    def test_a_rank_that_never_comes(self):
+        program = self.folder / "never.py"
+        program.write_text("""import torch, torch.distributed as dist
+dist.init_process_group("nccl")
+torch.cuda.set_device(dist.get_rank())
+x = torch.ones(4, device="cuda")
+if dist.get_rank() == 0:
+    dist.all_reduce(x)
+""")
+        result = self.plan("--devices", 2, "-o", "run/", "--", "torchrun", "--nproc_per_node", 2, program)
+        self.assertIn("unknown whether it fits: until rank 0 waited in vain for rank 1", result.stderr)
+        self.assertIn("rank 0 waited in vain for rank 1 (60 s): never.py:6  dist.all_reduce(x)", result.stderr)
+
     def test_what_others_send_is_not_known(self):
         """A rank trains nothing unless another one says so; groups of one rank, made by splits, cost nothing."""
         program = self.folder / "flag.py"

@@ -20,6 +20,7 @@
 #define HIDDEN          "plan: hidden"
 #define DRIVER          "plan: driver "
 #define NOT_IMITATED    "plan: not imitated " /* src/softgpu/stub.h */
+#define WAITED          "plan: waited: "      /* src/softgpu/nccl/exchange.c */
 #define JAX             "plan: jax "
 #define XLA             "plan: xla "
 #define BFC             "plan: bfc "
@@ -221,6 +222,8 @@ void mp_plan_find(const struct mp_model *model, struct mp_plan *plan)
         } else if (!strncmp(name, NOT_IMITATED, strlen(NOT_IMITATED))) {
             struct mp_plan_missing one = {name + strlen(NOT_IMITATED), note->stack};
             mp_vec_add(&plan->missing, one);
+        } else if (!strncmp(name, WAITED, strlen(WAITED))) {
+            plan->waited = (struct mp_plan_missing){name + strlen(WAITED), note->stack};
         } else if (!strncmp(name, JAX, strlen(JAX))) {
             snprintf(plan->xla.version, sizeof plan->xla.version, "%s", name + strlen(JAX));
         } else if (!strncmp(name, XLA, strlen(XLA))) {

@@ -65,6 +65,7 @@ struct mp_plan {
     MP_VEC(struct mp_plan_read_back) read_backs; /* first the ones that decide sizes, then by count */
     MP_VEC(struct mp_plan_estimate) estimated;
     MP_VEC(struct mp_plan_missing) missing;
+    struct mp_plan_missing waited; /* "rank 0 waited in vain for rank 1"; name NULL: no rank did */
     uint64_t estimated_bytes, read_back_count;
 };
 
@@ -79,7 +80,8 @@ void mp_plan_free(struct mp_plan *plan);
 #define MP_PLAN_TORCH "2.6, 2.7, 2.9, 2.11, 2.13 and 2.15"
 #define MP_PLAN_CUDA  "12.4, 12.6, 12.8, 13.0 and 13.2"
 #define MP_PLAN_JAX   "0.10"
-/* Appends the versions that ran and are none of these: "PyTorch 2.8.0+cu128 (only with 2.6, ... and 2.15)". False: none. */
+/* Appends the versions that ran and are none of these: "PyTorch 2.8.0+cu128 (only with 2.6, ... and 2.15)". False:
+ * none. */
 bool mp_plan_untried(const struct mp_plan *plan, struct mp_buffer *out);
 /* False if another version of PyTorch than MP_PLAN_TORCH's ran and values were read back as truths or counts. */
 bool mp_plan_kernels_known(const struct mp_plan *plan);

@@ -46,8 +46,10 @@ static void judge(const struct mp_model *model, const struct mp_plan *plan, cons
                   struct mp_plan_outcome *outcome)
 {
     uint16_t track = find_track(model);
-    *outcome = (struct mp_plan_outcome){
-        .has_device = track != MP_TRACK_NONE, .has_torch = plan->has_torch, .estimated = plan->estimated_bytes};
+    *outcome = (struct mp_plan_outcome){.has_device = track != MP_TRACK_NONE,
+                                        .has_torch = plan->has_torch,
+                                        .waited = plan->waited.name,
+                                        .estimated = plan->estimated_bytes};
     for (uint16_t i = 0; i < model->tracks.count; i++)
         outcome->begun |= on_device(model, i);
     for (size_t i = 0; i < plan->estimated.count; i++)
@@ -76,7 +78,7 @@ static void judge(const struct mp_model *model, const struct mp_plan *plan, cons
                             : sum->reserved_peak_bytes;
     uint64_t needed = outcome->reserved + outcome->estimated;
     outcome->over = needed > device->total ? needed - device->total : 0;
-    outcome->fits = !outcome->ooms && !outcome->over;
+    outcome->fits = !outcome->ooms && !outcome->over && !outcome->waited;
 }
 
 enum mp_status mp_plan_judge(const char *path, const struct mp_plan_device *device, struct mp_plan_outcome *outcome,
@@ -105,6 +107,8 @@ void mp_plan_outcome_row(uint64_t value, const struct mp_plan_outcome *outcome)
            mp_format_bytes(reserved, outcome->reserved), mp_format_bytes(estimated, outcome->estimated));
     if (outcome->fits || outcome->ooms)
         printf(outcome->fits ? "yes\n" : "no, memory ran out\n");
+    else if (outcome->waited && !outcome->over)
+        printf("unknown, a rank waited in vain\n");
     else
         printf("no, %s over\n", mp_format_bytes(over, outcome->over));
 }
@@ -235,19 +239,26 @@ static void print_place(const struct mp_model *model, const struct mp_plan_read_
     mp_stack_lines_free(&lines);
 }
 
-/* What the stand-in GPU lacks, and which version was never tried. */
+/* Prints a fact with the program's line. */
+static void print_missing(const struct mp_model *model, const struct mp_plan_missing *one, const char *before,
+                          const char *after)
+{
+    struct mp_stack_lines lines = {0};
+    mp_stack_resolve(model, one->stack, &lines);
+    const struct mp_stack_line *line = mp_stack_headline(&lines);
+    char place[256] = "(no Python)", source[96];
+    if (line && line->file) snprintf(place, sizeof place, "%s:%u", mp_path_short(line->file), line->line);
+    mp_message("%s%s%s: %s  %s", before, one->name, after, place, line ? source_line(line, source, sizeof source) : "");
+    mp_stack_lines_free(&lines);
+}
+
+/* What the stand-in GPU lacks, who waited for whom, and which version was never tried. */
 static void print_unknown(const struct mp_model *model, const struct mp_plan *plan)
 {
-    for (size_t i = 0; i < plan->missing.count; i++) {
-        struct mp_stack_lines lines = {0};
-        mp_stack_resolve(model, plan->missing.at[i].stack, &lines);
-        const struct mp_stack_line *line = mp_stack_headline(&lines);
-        char place[256] = "(no Python)", source[96];
-        if (line && line->file) snprintf(place, sizeof place, "%s:%u", mp_path_short(line->file), line->line);
-        mp_message("the stand-in GPU does not imitate %s, and the memory that it needs is unknown: %s  %s",
-                   plan->missing.at[i].name, place, line ? source_line(line, source, sizeof source) : "");
-        mp_stack_lines_free(&lines);
-    }
+    for (size_t i = 0; i < plan->missing.count; i++)
+        print_missing(model, &plan->missing.at[i], "the stand-in GPU does not imitate ",
+                      ", and the memory that it needs is unknown");
+    if (plan->waited.name) print_missing(model, &plan->waited, "", " (60 s)");
     struct mp_buffer untried = {0};
     if (mp_plan_untried(plan, &untried))
         mp_message("plan was never tried with %.*s: what libraries take, such as cuBLAS's workspaces, may differ",
@@ -316,9 +327,9 @@ static void print_fit(const struct mp_plan_outcome *outcome, const struct mp_pla
         mp_buffer_free(&unknown);
         return;
     }
-    if (outcome->fits && failed)
-        mp_message("unknown whether it fits: until it failed, it reserved %s and allocated %s at the peak", reserved,
-                   allocated);
+    if ((outcome->fits && failed) || (outcome->waited && !outcome->ooms && !outcome->over))
+        mp_message("unknown whether it fits: until %s, it reserved %s and allocated %s at the peak",
+                   outcome->waited ? plan->waited.name : "it failed", reserved, allocated);
     else if (outcome->fits)
         mp_message("fits, with %s to spare: reserved %s, allocated %s at the peak%s",
                    mp_format_bytes(room, device->total - needed), reserved, allocated,
@@ -429,9 +440,11 @@ static size_t find_worst(const struct mp_collector_result *result, const struct 
         const char *path = result->recordings.at[i].path;
         if (!path || mp_plan_judge(path, device, &one, &error) || one.has_device < worst.has_device || !one.begun)
             continue;
-        bool ran_out = one.ooms && !worst.ooms, more = one.reserved + one.estimated > worst.reserved + worst.estimated;
+        bool ran_out = (one.ooms && !worst.ooms) || (one.waited && !worst.waited && !worst.ooms),
+             more = one.reserved + one.estimated > worst.reserved + worst.estimated;
         bool alike = one.has_device == worst.has_device;
-        if (alike && !ran_out && (!more || (worst.ooms && !one.ooms))) continue;
+        if (alike && !ran_out && (!more || (worst.ooms && !one.ooms) || (worst.waited && !one.waited && !one.ooms)))
+            continue;
         worst = one;
         found = i;
     }

@@ -9,6 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "softgpu/stub.h"
+
 /* A rank may import PyTorch, or compile, while the others wait. After a minute it is taken to be gone. */
 #define PATIENCE_NS   (UINT64_C(60) * 1000000000)
 #define LOOK_AGAIN_NS 500000
@@ -53,7 +55,9 @@ static int receive(struct exchange *of, struct message one, void *to, size_t byt
     path_of(of, one, "", path);
     for (uint64_t until = now_ns() + PATIENCE_NS; (file = open(path, O_RDONLY | O_CLOEXEC)) < 0;) {
         if (of->given_up || now_ns() > until) {
-            if (!of->given_up) fprintf(stderr, "memprof: rank %d waited in vain for rank %d\n", of->rank, one.from);
+            char said[128];
+            snprintf(said, sizeof said, "plan: waited: rank %d waited in vain for rank %d", of->rank, one.from);
+            if (!of->given_up) soft_not_imitated(said, said);
             of->given_up = true;
             return -1;
         }
