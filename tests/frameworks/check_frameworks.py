@@ -10,11 +10,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
 SOURCE = HERE.parents[1]
-sys.path.insert(0, str(SOURCE / "tests" / "e2e"))
+sys.path[:0] = [str(SOURCE / "tests" / "e2e"), str(SOURCE / "tests" / "plan")]
 sys.dont_write_bytecode = True
+import experts  # noqa: E402
 import harness  # noqa: E402
 
 PACKAGES = "transformers accelerate peft trl lightning torchvision timm diffusers torchao bitsandbytes deepspeed".split()
@@ -44,6 +46,8 @@ PROGRAMS = {  # name: words of the command, categories at the peak, a module of 
     "zero3_offload": (["zero.py", "stage3", "offload"], {"activations", "communication"}, '"6"', "engine(torch.randn"),
 }
 RANKS = {"ddp", "fsdp"}
+# How far a plan that spreads tokens evenly may be off. Without dropped tokens, all experts get as much as the fullest one.
+EXPERTS = {"mixtral": 0.01, "qwen3_moe": 0.01, "deepspeed_top1": 0.01, "deepspeed_top2": 0.01, "deepspeed_no_drop": 0.05}
 
 
 def in_environment():
@@ -132,6 +136,13 @@ class Frameworks(harness.TestCase):
         number = next(n for n, text in enumerate(source.read_text().splitlines(), 1) if line in text)
         texts = [harness.memprof("leaks", path).stdout for path, _ in recordings]
         self.assertTrue(any(text.startswith("leak: ") and f"{source.name}:{number}" in text for text in texts), texts)
+
+
+    @unittest.skipUnless(os.environ.get("MEMPROF_TEST_LONG"), "the short form leaves this out: five experts, a minute each")
+    def test_experts(self):
+        for library, off in EXPERTS.items():
+            with self.subTest(library):
+                experts.assert_near(self, library, off, {**os.environ, "OMP_NUM_THREADS": "1"})
 
 
 def add(name):

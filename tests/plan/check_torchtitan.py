@@ -17,6 +17,7 @@ if not os.environ.get("MEMPROF_TEST_LONG"):
     print("the short form leaves this out: plans of TorchTitan take minutes")
     sys.exit(77)
 import bed  # noqa: E402  (first: it goes into the environment)
+import experts  # noqa: E402
 import harness  # noqa: E402
 
 PACKAGES = "torchtitan==0.1.0 torchao==0.11.0 tyro==0.9.19 typeguard docstring-parser rich shtab pygments".split()
@@ -79,6 +80,12 @@ class Published(bed.TestCase):
         self.assertEqual(result.returncode, 0, result.stderr[-4000:])
         return next(track["reserved_peak_bytes"] for track in harness.answer("info", self.folder / "plan.mp")["tracks"]
                     if track["id"] == "cuda:0/torch")
+
+
+    def test_experts(self):
+        for library in ("titan", "titan_top1"):
+            with self.subTest(library):
+                experts.assert_near(self, library, 0.01, bed.settings(PYTHONPATH=packages(), OMP_NUM_THREADS=1))
 
 
 def add(name, gpus, arguments, published, off):
