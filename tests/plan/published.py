@@ -4,10 +4,12 @@
     tests/plan/published.py                      writes docs/manual/published.md
     tests/plan/published.py --megatron FOLDER    plans Megatron's rows (a minute each), writes their bytes to published.tsv,
                                                  then the page
+    tests/plan/published.py --megatron FOLDER VERSION NAME...
+                                                 plans rows with another PyTorch, as 2.9.1 ("": the newest), and prints them alone
 
 FOLDER has Megatron-LM at the commit of its rows, with its datasets' helpers compiled; PYTHONPATH has what it imports
-(einops, pyyaml, packaging, regex, six). Other rows come from check_published.py and check_torchtitan.py, or were measured in a
-former session, as the last column says. Memory is in bytes.
+(einops, pybind11, pyyaml, packaging, regex, six). Other rows come from check_published.py and check_torchtitan.py, or were
+measured in a former session, as the last column says. Memory is in bytes.
 """
 import csv
 import json
@@ -119,29 +121,31 @@ def command(case, room, iterations=3):
     return list(map(str, words)), {**variables, **({"WITHOUT_APEX": "1"} if "uninstall" in case.name else {})}
 
 
-def plan(folder, case, rank, device):
+def plan(folder, case, rank, device, torch):
     """Peaks by iteration."""
     with tempfile.TemporaryDirectory() as room:
         words, variables = command(case, room)
         result = subprocess.run(
-            [SOURCE / "tools" / "cuda-torch", "--torch", "2.7.1", "memprof", "plan", "--device", device, "--world-size",
+            [SOURCE / "tools" / "cuda-torch", *(["--torch", torch] if torch else []), "memprof", "plan", "--device", device, "--world-size",
              "8", "--rank", rank, "--stacks", "none", "-o", f"{room}/plan.mp", "--", "python3",
              HERE / "programs" / "megatron.py", *words], capture_output=True, text=True, cwd=folder,
             env={**os.environ, **variables, "OMP_NUM_THREADS": "1"})
     return [int(one) for one in re.findall(r"^MEASURED \d+ (\d+)", result.stdout, re.M)] or sys.exit(result.stderr[-3000:])
 
 
-def measure(folder, table):
+def measure(folder, table, torch="2.7.1", names=()):
     cases, done = folder / "tests" / "functional_tests" / "test_cases", {}
     for row in table:
-        if "Megatron" in row["source"]:
+        if "Megatron" in row["source"] and (not names or row["program"].split(",")[0] in names):
             name, environment, rank = re.fullmatch(r"(\S+), (\S+), rank (\d+) of 8", row["program"]).groups()
             [case] = [path.parent for path in cases.glob(f"*/*{name}*/model_config.yaml")
                       if re.fullmatch(rf"(gpt3_.*_mcore_)?{name}(_dgx_a100_1N8G)?", path.parent.name)]
             device = row["gpu"].replace(" ", "-", 1).replace(" ", "").lower()
-            peaks = done[name, device] = done.get((name, device)) or plan(folder, case, rank, device)
+            peaks = done[name, device] = done.get((name, device)) or plan(folder, case, rank, device, torch)
             row["planned_bytes"] = str(peaks[0] if row["quantity"].endswith("iteration 1") else max(peaks))
             print(json.dumps(row), flush=True)
+    if names:
+        return
     with open(TABLE, "w") as file:
         writer = csv.DictWriter(file, list(table[0]), delimiter="\t", lineterminator="\n")
         writer.writeheader()
@@ -151,5 +155,6 @@ def measure(folder, table):
 if __name__ == "__main__":
     table = rows()
     if len(sys.argv) > 2:
-        measure(pathlib.Path(sys.argv[2]), table)
-    PAGE.write_text(page(table))
+        measure(pathlib.Path(sys.argv[2]), table, *sys.argv[3:4], names=sys.argv[4:])
+    if len(sys.argv) < 5:
+        PAGE.write_text(page(table))
