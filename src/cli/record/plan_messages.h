@@ -10,7 +10,8 @@ struct mp_plan_outcome {
     bool has_device; /* the program allocated on a device */
     bool has_torch;  /* the program ran PyTorch */
     bool begun;      /* the program made a context, at least */
-    bool fits;       /* memory never ran out, no rank waited in vain, and context and libraries fit next to the reserved memory */
+    bool fits;       /* memory never ran out, no rank waited in vain, and context and libraries fit next to the reserved
+                        memory */
     bool waited;     /* a rank waited for one that never came, so nothing is known of what would come next */
     bool unknown;    /* another library takes an unknown amount of memory */
     size_t sizes;    /* sites where a value read from the device decided a size */
