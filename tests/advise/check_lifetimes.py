@@ -68,6 +68,23 @@ with torch.set_grad_enabled("no_grad" not in sys.argv):
         logits = model(torch.randn(512, 256))
         right += int(logits.argmax(-1).sum())
 """
+# The reader's table is not read again; it is an attribute of a variable, and the plain one is a variable.
+UNREAD = """
+import torch
+from torch import nn
+class Reader:
+    pass
+def work():
+    reader, head = Reader(), nn.Linear(512, 2048)
+    reader.table, plain = torch.randn(1024, 512), torch.randn(1024, 512)
+    index = head(reader.table) + head(plain)
+    for _ in range(4):
+        index = index + head(torch.randn(1024, 512))
+    return index.sum()
+with torch.no_grad():
+    work()
+"""
+
 # Statistics of a hook: nobody detaches them, and no backward ever runs.
 DRIFTS = """
 import sys
@@ -181,6 +198,16 @@ class Lifetimes(harness.TestCase):
         self.assertIn("drift.mean", said["text"])
         self.assertIn("only if no backward pass is to follow", said["cost"])
         self.assertTrue(bench.is_within(said["saved_bytes"], peaks[0] - peaks[1], 0.05), (said, peaks))
+
+    def test_what_an_attribute_holds_and_nothing_reads(self):
+        """An edit that can be made: there is no `del table`, and notes of a look are no part of a name."""
+        program, path = self.folder / "program.py", self.folder / "run.mp"
+        program.write_text(UNREAD)
+        harness.record_whole(path, (bench.PYTHON, program), "--holders", "--operators", "--budget", "2s")
+        told = {change["text"].split("`")[1]: change["code"] for change in harness.answer("advise", path, *KINDS)["changes"]
+                if change["pattern"] == "idle_variable"}
+        self.assertIn("move it to the CPU, behind its last use", told["work().reader.table"])
+        self.assertIn("del plain behind its last use", told["work().plain"])
 
     def test_features_that_an_evaluation_keeps_are_no_graph(self):
         program, path = self.folder / "program.py", self.folder / "run.mp"

@@ -152,7 +152,8 @@ class Operators(bed.TestCase):
         # Its holder says what frees them, with the saving of a replay; the changed program saves as much.
         told = [row for row in harness.answer("advise", run.path, "--track", "cuda:0/torch", status=(0, 4))["changes"]
                 if row["pattern"] == "idle_variable"]
-        self.assertEqual([row["text"] for row in told], ["free the blocks of `module['never']`: nothing reads it again"])
+        self.assertEqual([row["text"] for row in told], ["free the blocks of `module['never']` that nothing reads again"])
+        self.assertIn("move it to the CPU", told[0]["code"])  # `del never` names nothing
         pairs = [("never", -1), *((kind, number) for kind in ("never", "again") for number in range(40))]
         self.execute("idle", out, *(word for pair in pairs for word in pair), recorded=False)
         whole, *each = json.loads(out.read_text())

@@ -649,12 +649,11 @@ static void end_unread(struct finder *f, const struct mp_model_holder *first)
 {
     const struct mp_model *model = f->model;
     const char *root = mp_model_text(model, first->path);
-    size_t length = mp_holder_root(root);
+    const char *note = strstr(root, " (not "); /* what the look adds about its use */
+    size_t length = mp_holder_root(root), named = note && note < root + length ? (size_t)(note - root) : length;
+    if (named > 3 && !strncmp(root + named - 3, "[*]", 3)) named -= 3;
     struct mp_change change = {
-        .kind = MP_CHANGE_LIFETIME,
-        .pattern = MP_CHANGE_IDLE_VARIABLE,
-        .variable = mp_text_copy_part(
-            root, length - (length > 3 && root[length - 1] == ']' && root[length - 2] == '*' ? strlen("[*]") : 0))};
+        .kind = MP_CHANGE_LIFETIME, .pattern = MP_CHANGE_IDLE_VARIABLE, .variable = mp_text_copy_part(root, named)};
     uint64_t most = 0;
     for (const struct mp_model_holder *row = first; row < model->holders.at + model->holders.count; row++) {
         const char *path = mp_model_text(model, row->path);

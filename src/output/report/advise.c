@@ -148,10 +148,14 @@ static const struct {
 
 static void put_idle(const struct mp_model *model, const struct mp_change *change, struct words *words)
 {
-    mp_buffer_printf(&words->text, "free the blocks of `%s`: nothing reads it again", change->variable);
+    mp_buffer_printf(&words->text, "free the blocks of `%s` that nothing reads again", change->variable);
     const char *name = strrchr(change->variable, '.');
-    mp_buffer_printf(&words->code, "del %s %s", name ? name + 1 : change->variable,
-                     change->before_backward ? "before backward()" : "behind its last use");
+    if (change
+            ->variable[mp_holder_variable(change->variable)]) /* an attribute or an entry: others may share its owner */
+        mp_buffer_append_text(&words->code, "drop it, or move it to the CPU,");
+    else
+        mp_buffer_printf(&words->code, "del %s", name ? name + 1 : change->variable);
+    mp_buffer_append_text(&words->code, change->before_backward ? " before backward()" : " behind its last use");
     put_line(model, change->stack, &words->code);
 }
 
