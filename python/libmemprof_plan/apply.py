@@ -5,12 +5,15 @@ MEMPROF_APPLY has the change as JSON: `pattern` as in memprof.advise/1, and what
 first takes effect, the recording gets a mark: without it, memprof does not count the run.
 """
 
+import contextlib
 import functools
 import gc
+import importlib
 import json
 import os
 import re
 import sys
+import weakref
 
 MARK = "memprof applied"
 _said = []
@@ -86,6 +89,64 @@ def _options(**options):
 
         _each_optimizer(torch, then)
     return make
+
+
+def _eight_bit(torch, change, after_import):
+    """Adam and AdamW become those of bitsandbytes, else of torchao. Without either, the change is not made."""
+    for name in ("Adam", "AdamW"):
+        def instead(cls, params=(), lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=None, *_, name=name, **__):
+            if cls is not getattr(torch.optim, name):
+                return object.__new__(cls)
+            for library in ("bitsandbytes.optim", "torchao.optim"):
+                with contextlib.suppress(ImportError):
+                    eight_bit = getattr(importlib.import_module(library), name + "8bit")
+                    _applied()
+                    decays = {} if weight_decay is None else {"weight_decay": weight_decay}
+                    return eight_bit(params, lr=lr, betas=betas, eps=eps, **decays)
+            return object.__new__(cls)
+
+        getattr(torch.optim, name).__new__ = instead
+
+
+def _sparse(torch, change, after_import):
+    """Embeddings whose parameter is at least change["bytes"] long and no other module's. Adam leaves them to a
+    SparseAdam."""
+    modules, made = weakref.WeakSet(), weakref.WeakKeyDictionary()
+    init, zero_grad = torch.nn.Module.__init__, torch.optim.Optimizer.zero_grad
+
+    def remember(self, *arguments, **options):
+        init(self, *arguments, **options)
+        modules.add(self)
+
+    def is_sparse(parameter):
+        owners = [module for module in modules if any(own is parameter for own in module._parameters.values())]
+        if len(owners) != 1 or type(owners[0]) is not torch.nn.Embedding:
+            return False
+        if parameter.numel() * parameter.element_size() < change["bytes"]:
+            return False
+        owners[0].sparse = True
+        _applied()
+        return True
+
+    def split(optimizer):
+        if isinstance(optimizer, torch.optim.SparseAdam):
+            return
+        taken = []
+        for group in optimizer.param_groups:
+            found = [parameter for parameter in group["params"] if is_sparse(parameter)]
+            if found and isinstance(optimizer, (torch.optim.Adam, torch.optim.AdamW)):
+                group["params"] = [each for each in group["params"] if not any(each is other for other in found)]
+                taken.append({"params": found, **{key: group[key] for key in ("lr", "betas", "eps")}})
+        if taken:
+            made[optimizer] = torch.optim.SparseAdam(taken)
+
+    def zero_both(self, set_to_none=True):
+        for optimizer in filter(None, (self, made.get(self))):
+            zero_grad(optimizer, set_to_none)
+
+    torch.nn.Module.__init__, torch.optim.Optimizer.zero_grad = remember, zero_both
+    _each_optimizer(torch, split)
+    _after_steps(torch, lambda optimizer: optimizer in made and made[optimizer].step())
 
 
 # ---- modules
@@ -175,4 +236,5 @@ def _liger(torch, change, after_import):
 
 CHANGES = {"late_zero_grad": _drop_gradients, "gradients_kept": _drop_gradients, "gradients_idle": _freeze,
            "fused": _options(fused=True, foreach=False), "one_by_one": _options(foreach=False), "no_grad": _no_grad,
-           "checkpoint": _checkpoint, "chunked_loss": _liger, "collect": _collect, "autocast": _autocast}
+           "checkpoint": _checkpoint, "chunked_loss": _liger, "collect": _collect, "autocast": _autocast,
+           "eight_bit": _eight_bit, "sparse": _sparse}

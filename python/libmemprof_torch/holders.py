@@ -158,7 +158,6 @@ class Look:
         self._frames.read()
         self._kinds = {}
         self._find_tensors()
-        dead = self._unreachable()
         self._names, self._idle = naming.Names(self), holders_idle.Idle(self)
         self._reader = graphs.SavedReader(self.torch, self._saved, self.miss)
         self._may_read_graph = not self._frames.in_backward
@@ -174,8 +173,8 @@ class Look:
         del tiers, groups
         self._frames.forget()
         self._until = self._budget_ns * CLIMB_PERCENT // 100
-        self._settle_dead(dead)
-        dead = None
+        if self._left or self.is_short:  # else the walk met all tensors, and none is garbage
+            self._settle_dead(self._unreachable())
         if self._left and not self.is_short and self._under is None:  # a few calls find more than a longer walk
             self._climb()
         if self._stop:
@@ -434,7 +433,7 @@ class Look:
         found.update(map(id, objects))
         if objects is not self._objects and self._objects:
             found.update(map(id, objects))  # each is in both lists
-        inside = collections.Counter(map(id, itertools.chain.from_iterable(map(gc.get_referents, objects))))
+        inside = collections.Counter(map(id, gc.get_referents(*objects))).get
         alone = [object()]
         for each in alone:
             ours = sys.getrefcount(each) - 1  # of this loop
@@ -443,11 +442,11 @@ class Look:
         for each in objects:
             dead[id(each)] = each
         for each in objects:  # and `dead`
-            if sys.getrefcount(each) > inside[id(each)] + found[id(each)] + 1 + ours:
+            if sys.getrefcount(each) > inside(id(each), 0) + found[id(each)] + 1 + ours:
                 reached.append(each)
         for each in reached:  # and those that are added meanwhile
             if dead.pop(id(each), None) is not None:
-                reached.extend(child for child in gc.get_referents(each) if id(child) in dead)
+                reached.extend([child for child in gc.get_referents(each) if id(child) in dead])
         return dead
 
     def _settle_dead(self, dead):

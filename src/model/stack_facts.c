@@ -51,7 +51,7 @@ static const struct mp_stack_pattern patterns[] = {
 
     {MP_FACT_CASTS, "autocast::cached_cast"},
     {MP_FACT_LISTS, "_multi_tensor_"},
-    {MP_FACT_LISTS_OF_ADAM, "_multi_tensor_adam"},
+    {MP_FACT_ADAM, "torch/optim/adamw?\\.py:"},
     {MP_FACT_ZEROES, "(^|\\.)zero_grad( |$)"},
     {MP_FACT_PINNED_CACHE, "CachingHostAllocator"},
     {MP_FACT_WIDE_SUMS, "(at::_ops::|aten::)(argm(ax|in)|(max|min|median)_dim|aminmax|std|var)"},
@@ -61,6 +61,7 @@ static const struct mp_stack_pattern patterns[] = {
     {MP_FACT_CLASS_LOSS,
      "(^|\\.)(cross_entropy|log_softmax) .*torch/nn/functional\\.py:|(at::_ops::|aten::)_?(cross_entropy|log_softmax)"},
     {MP_FACT_KV_CACHE, "(Kv|KV|KeyValue|kv_|key_value_|past_key_values_)_?[Cc]ache|/transformers/cache_utils\\.py:"},
+    {MP_FACT_EMBEDS, "embedding_dense_backward"},
     {MP_FACT_JOINS, "structured_cat_out|(at::_ops::|aten::)(cat|constant_pad_nd)"},
 };
 

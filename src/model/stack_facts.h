@@ -31,17 +31,18 @@ enum mp_stack_fact {
     MP_FACT_WRAPS_CALL = 1 << 13,   /* around calls of modules since PyTorch 2.1 */
     MP_FACT_RUNS_MODULES = 1 << 14, /* a Sequential, which calls the modules in its list */
     /* Functions that advice, steps and leaks look for. */
-    MP_FACT_CASTS = 1 << 15,         /* autocast makes a copy */
-    MP_FACT_LISTS = 1 << 16,         /* an optimizer works on lists of tensors */
-    MP_FACT_LISTS_OF_ADAM = 1 << 17, /* Adam, which has a fused form */
-    MP_FACT_ZEROES = 1 << 18,        /* gradients are reset: zero_grad() */
-    MP_FACT_PINNED_CACHE = 1 << 19,  /* PyTorch's cache of pinned memory allocates a block */
-    MP_FACT_JOINS = 1 << 20,         /* a tensor is made of others, end to end */
-    MP_FACT_WIDE_SUMS = 1 << 21,     /* a reduction with two or more numbers for each sum: argmax(), std(), ... */
-    MP_FACT_MULTIPLIES = 1 << 22,    /* a product of matrices, such as a Linear's */
-    MP_FACT_SUMS = 1 << 23,          /* sum() */
-    MP_FACT_CLASS_LOSS = 1 << 24,    /* cross_entropy(), log_softmax() */
-    MP_FACT_KV_CACHE = 1 << 25,      /* a cache of keys and values, by its class or file */
+    MP_FACT_CASTS = 1 << 15,        /* autocast makes a copy */
+    MP_FACT_LISTS = 1 << 16,        /* an optimizer works on lists of tensors */
+    MP_FACT_ADAM = 1 << 17,         /* Adam or AdamW, which have fused and 8-bit forms */
+    MP_FACT_ZEROES = 1 << 18,       /* gradients are reset: zero_grad() */
+    MP_FACT_PINNED_CACHE = 1 << 19, /* PyTorch's cache of pinned memory allocates a block */
+    MP_FACT_JOINS = 1 << 20,        /* a tensor is made of others, end to end */
+    MP_FACT_WIDE_SUMS = 1 << 21,    /* a reduction with two or more numbers for each sum: argmax(), std(), ... */
+    MP_FACT_MULTIPLIES = 1 << 22,   /* a product of matrices, such as a Linear's */
+    MP_FACT_SUMS = 1 << 23,         /* sum() */
+    MP_FACT_CLASS_LOSS = 1 << 24,   /* cross_entropy(), log_softmax() */
+    MP_FACT_KV_CACHE = 1 << 25,     /* a cache of keys and values, by its class or file */
+    MP_FACT_EMBEDS = 1 << 26,       /* backward of an embedding whose gradient has all rows */
 };
 
 struct mp_stack_facts {

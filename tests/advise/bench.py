@@ -15,7 +15,7 @@ PROGRAMS = harness.SOURCE / "tests" / "advise" / "programs.py"
 COUNTER = harness.BUILD / "tests" / "e2e" / "oracle" / "torch_counter.so"
 MADE = {"late_zero_grad": "zero_grad", "gradients_kept": "zero_grad", "gradients_idle": "no_idle",
         "held_variables": "del", "idle_variable": "del", "one_by_one": "one_by_one", "fused": "fused",
-        "no_grad": "no_grad", "backward_sooner": "backward_sooner", "chunked_loss": "chunked", "evaluation_batch": "half"}
+        "no_grad": "no_grad", "backward_sooner": "backward_sooner", "eight_bit": "eight_bit", "sparse": "sparse", "chunked_loss": "chunked", "evaluation_batch": "half"}
 WITHIN = 0.02
 OPTIONS = []  # of snapshot
 

@@ -29,6 +29,8 @@ KINDS = {
     "evaluation_batch": ("the evaluation is the peak", "an evaluation's batch"),
     "one_by_one": ("`foreach=False`", "temporaries of an optimizer's step"),
     "fused": ("`fused=True`", "temporaries of an optimizer's step"),
+    "eight_bit": ("Adam's state in 8 bits", "Adam's state in 8 bits"),
+    "sparse": ("gradients of embeddings", "gradients of embeddings"),
     "one_stream": ("side streams", "side streams"),
     "checkpoint": ("`torch.utils.checkpoint`", "made again in backward"),
     "collect": ("garbage collector after each step", "the garbage collector"),

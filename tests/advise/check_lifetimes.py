@@ -4,6 +4,7 @@ measures them. Predictions come from a recording of the unchanged program alone.
 """
 import os
 import sys
+import unittest.mock
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import bench
@@ -59,6 +60,7 @@ result = evaluate()
 """
 EVALUATES = """
 import sys
+import unittest.mock
 import torch
 from torch import nn
 model = nn.Sequential(*[layer for _ in range(8) for layer in (nn.Linear(256, 256), nn.LayerNorm(256), nn.Tanh())])
@@ -110,7 +112,8 @@ class Lifetimes(harness.TestCase):
         rows = bench.compare(self.folder, name, habits, *KINDS)
         if log:  # it knows more than these programs can be told to free
             rows = [row for row in rows if row[0] in changes]
-        self.assertEqual({row[0] for row in rows}, set(changes), rows)
+        self.assertEqual({row[0] for row in rows} - {"eight_bit"}, set(changes) - {"eight_bit"}, rows)
+        self.assertLessEqual(set(changes), {row[0] for row in rows})
         for change, said, real, _ in rows:
             self.assertTrue(bench.is_within(said, real, within), (name, habits, change, said, real))
 
@@ -139,7 +142,7 @@ class Lifetimes(harness.TestCase):
             rows = {row[0]: row[1:3] for row in bench.compare(self.folder, name, habits, *KINDS)}
             said, real = rows.pop("no_idle")
             self.assertTrue(said == real if name == "wide" else 0 < said <= real, (name, habits, said, real))
-            self.assertEqual(set(rows), {"zero_grad"} if "late" in habits else set())
+            self.assertEqual(set(rows) - {"eight_bit"}, {"zero_grad"} if "late" in habits else set())
 
     def test_held_variables(self):
         self.check("deep", "held", ["del"])
@@ -253,10 +256,16 @@ class Lifetimes(harness.TestCase):
             path = self.folder / "run.mp"
             harness.record_whole(path, (bench.PYTHON, *program), "--holders")
             found = harness.answer("advise", path)["changes"]
-            self.assertEqual({change["pattern"] for change in found} - {"checkpoint"}, patterns, program)
+            self.assertEqual({change["pattern"] for change in found} - {"checkpoint", "eight_bit"}, patterns, program)
 
     def test_lists_of_tensors(self):
         self.check("recommender", "foreach", ["one_by_one"])
+
+    def test_smaller_state_and_gradients(self):
+        """Of 8 bits and of some rows, with Adam in lists and one by one."""
+        self.check("wide", "", ["eight_bit"])
+        with unittest.mock.patch.dict(os.environ, BENCH_SCALE="0.25"):
+            self.check("recommender", "foreach", ["eight_bit", "one_by_one", "sparse"], 0.05)
 
     def test_nothing_is_promised_where_the_peak_is_elsewhere(self):
         self.check("large_vocabulary", "late", [])

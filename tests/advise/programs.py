@@ -6,7 +6,7 @@ batches of evaluation at the end. `between`: after each step, and a variable hol
 makes a graph. `summed`: losses of four micro-batches share one backward. `varies`: batches have many lengths. Changes
 that are really made: `zero_grad`, `del`, `one_by_one`,
 `fused`, `no_grad`, `backward_sooner`. `checkpoint:PATTERN[:COUNT]`: modules with these paths, with * for numbers; the
-first COUNT; `reentrant:`: in the other form. `chunked`: head and loss in 8 chunks of tokens. `half`: half of the evaluation's batch.
+first COUNT; `reentrant:`: in the other form. `eight_bit`: the optimizer's state. `sparse`: gradients of embeddings. `chunked`: head and loss in 8 chunks of tokens. `half`: half of the evaluation's batch.
 """
 import functools
 import json
@@ -419,7 +419,34 @@ MODELS = {"decoder": decoder, "mixed_decoder": decoder, "twins": twins, "pairs":
           "convolutions": convolutions, "gpt": gpt, "resnet": resnet, "unet": unet}
 
 
-def make_optimizer(parameters, habits, changes):
+class EightBit(torch.optim.Optimizer):
+    """State as in bitsandbytes' AdamW8bit: a byte for each element, a scale for each 256. The step is one kernel."""
+
+    def step(self):
+        for parameter in self.param_groups[0]["params"]:
+            if parameter.grad is not None and not self.state[parameter]:
+                count = parameter.numel()
+                kind = (torch.uint8,) if count >= 4096 else ()
+                self.state[parameter] = {i: [torch.zeros_like(parameter, dtype=kind[0] if kind else torch.float32)] +
+                                         [torch.zeros((count + 255) // 256, device=DEVICE) for _ in kind] for i in (1, 2)}
+
+
+class Both:
+    def __init__(self, *optimizers):
+        self.step = lambda: [each.step() for each in optimizers]
+        self.zero_grad = lambda set_to_none: [each.zero_grad(set_to_none) for each in optimizers]
+
+
+def make_optimizer(parameters, habits, changes, model):
+    if "eight_bit" in changes:
+        return EightBit(parameters, {})
+    if "sparse" in changes:
+        embeddings = [module for module in model.modules() if isinstance(module, nn.Embedding)]
+        for module in embeddings:
+            module.sparse = True
+        tables = [module.weight for module in embeddings]
+        rest = [each for each in parameters if not any(each is table for table in tables)]
+        return Both(make_optimizer(rest, habits, (), model), torch.optim.SparseAdam(tables))
     fused = {"fused": True} if "fused" in changes else {"foreach": "foreach" in habits and "one_by_one" not in changes}
     return torch.optim.AdamW(parameters, **fused)
 
@@ -463,7 +490,7 @@ def train(name, habits, changes):
         for parameter in parameters[:len(parameters) // 2]:
             parameter.requires_grad_("no_idle" not in changes)
         parameters = parameters[len(parameters) // 2:]
-    optimizer = make_optimizer(parameters, habits, changes)
+    optimizer = make_optimizer(parameters, habits, changes, model)
     batches = [data() for _ in range(2)]
 
     def step_of(batch):

@@ -48,7 +48,7 @@ const char *mp_change_pattern_name(enum mp_change_pattern pattern)
         "settings",        "late_zero_grad", "gradients_kept", "gradients_idle",   "held_variables", "fused",
         "one_by_one",      "checkpoint",     "phase_settings", "one_stream",       "idle_variable",  "no_grad",
         "backward_sooner", "leak",           "chunked_loss",   "evaluation_batch", "collect",        "autocast",
-        "garbage",         "cycle",          "kept_graph"};
+        "garbage",         "cycle",          "kept_graph",     "eight_bit",        "sparse"};
     return names[pattern];
 }
 
@@ -501,17 +501,15 @@ static bool is_less(const struct outcome *a, const struct outcome *b)
     return a->peak < b->peak;
 }
 
-/* Chooses the change that leaves the lowest peak; SIZE_MAX: no change lowers it. `twice`: among changes that cost time,
- * otherwise among changes that cost none. */
+/* Chooses the change that leaves the lowest peak; SIZE_MAX: no change lowers it. `twice`: among changes that cost time
+ * or precision, otherwise among the others. */
 static size_t find_next(struct adviser *a, bool twice, struct outcome *now)
 {
     const struct mp_advise *advise = a->advise;
     size_t chosen = SIZE_MAX;
     for (size_t i = 0; i < advise->changes.count; i++) {
         const struct mp_change *change = &advise->changes.at[i];
-        if ((change->pattern == MP_CHANGE_CHECKPOINTING) != twice || is_chosen(&advise->fit, i) ||
-            !may_join(advise, change))
-            continue;
+        if (mp_change_is_dear(change) != twice || is_chosen(&advise->fit, i) || !may_join(advise, change)) continue;
         struct outcome outcome = replay_chosen(a, change);
         if (!is_less(&outcome, now) || (twice && outcome.peak >= now->peak)) continue;
         *now = outcome;

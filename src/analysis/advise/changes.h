@@ -38,6 +38,8 @@ enum mp_change_pattern {
     MP_CHANGE_GARBAGE,    /* blocks wait for Python's collector */
     MP_CHANGE_CYCLE,      /* a cycle through C++ that nothing frees */
     MP_CHANGE_KEPT_GRAPH, /* kept tensors hold graphs after their backward */
+    MP_CHANGE_EIGHT_BIT,  /* an optimizer's state */
+    MP_CHANGE_SPARSE,     /* gradients of embeddings */
     MP_CHANGE_PATTERNS
 };
 
@@ -97,6 +99,13 @@ static inline void mp_change_end(struct mp_change *change, uint32_t block, uint3
 {
     mp_vec_add(&change->edits.ends, ((struct mp_edit_end){.block = block, .freed = event}));
     change->blocks++;
+}
+
+/* True if the change costs time or precision. */
+static inline bool mp_change_is_dear(const struct mp_change *change)
+{
+    return change->pattern == MP_CHANGE_CHECKPOINTING || change->pattern == MP_CHANGE_EIGHT_BIT ||
+           change->pattern == MP_CHANGE_SPARSE;
 }
 
 /* The order of changes by cost. An unknown share of forward costs more than any known one. */

@@ -22,6 +22,11 @@
 #define ACCUMULATES "AccumulateGrad" /* a node of autograd */
 #define MOST_IDLE   32               /* variables */
 
+#define LISTS_OF_ADAM (MP_FACT_LISTS | MP_FACT_ADAM)
+#define SMALL_STATE   4096 /* elements: both libraries keep a smaller state as it is */
+#define SCALED        256  /* elements with a scale of their own */
+#define ROOM_OF_ROWS  3    /* copies of a gradient's rows in a step of SparseAdam, measured with PyTorch 2.6 */
+
 /*
  * A training needs gradients from backward to the end of the optimizer's step, and activations from forward to
  * backward. The end of an optimizer's step (an update) ends both needs. Blocks that live on are held by a name or a
@@ -679,9 +684,16 @@ static void find_unread(struct finder *f)
 
 /* ---- temporaries of optimizers */
 
-static bool shows(const struct finder *f, uint32_t block, uint32_t fact)
+/* All of these facts. */
+static bool shows(const struct finder *f, uint32_t block, uint32_t facts)
 {
-    return f->facts->of_stack[f->model->blocks.stack[block]] & fact;
+    return (f->facts->of_stack[f->model->blocks.stack[block]] & facts) == facts;
+}
+
+static void leave_out(struct mp_change *change, uint32_t block)
+{
+    mp_vec_add(&change->edits.ends, ((struct mp_edit_end){.block = block, .gone = true}));
+    change->blocks++;
 }
 
 /* True if the block is freed by the end of the optimizer's step. */
@@ -711,10 +723,8 @@ static void find_fused(struct finder *f)
     struct mp_change change = {.kind = MP_CHANGE_LIFETIME, .pattern = MP_CHANGE_FUSED};
     uint32_t first = MP_NONE;
     for (uint32_t block = 0; block < model->blocks.count; block++) {
-        if (!is_ours(f, block) || !shows(f, block, MP_FACT_LISTS_OF_ADAM) || !is_temporary(f, block)) continue;
-        const struct mp_edit_end gone = {.block = block, .gone = true};
-        mp_vec_add(&change.edits.ends, gone);
-        change.blocks++;
+        if (!is_ours(f, block) || !shows(f, block, LISTS_OF_ADAM) || !is_temporary(f, block)) continue;
+        leave_out(&change, block);
         change.stack = model->blocks.stack[block];
         if (first == MP_NONE || model->blocks.alloc_event[block] < model->blocks.alloc_event[first]) first = block;
     }
@@ -744,11 +754,9 @@ static void replace_by_largest(struct finder *f, struct likes *step, size_t upda
         struct parameter *parameter = &parameters.at[number];
         parameter->sum += block->bytes;
         if (block->bytes > parameter->largest) parameter->largest = block->bytes;
-        parameter->of_adam = parameter->of_adam || shows(f, block->block, MP_FACT_LISTS_OF_ADAM);
+        parameter->of_adam = parameter->of_adam || shows(f, block->block, LISTS_OF_ADAM);
         if (block->born < first) first = block->born;
-        const struct mp_edit_end gone = {.block = block->block, .gone = true};
-        mp_vec_add(&change->edits.ends, gone);
-        change->blocks++;
+        leave_out(change, block->block);
         change->stack = block->stack;
     }
     for (size_t i = 0; i < parameters.count; i++) {
@@ -781,6 +789,93 @@ static void find_foreach(struct finder *f)
     mp_vec_free(&step);
 }
 
+/* ---- smaller state and gradients */
+
+/* 4 without a log. */
+static uint64_t element_bytes(const struct mp_model *model, uint32_t block)
+{
+    struct mp_tensor tensor = {0};
+    struct mp_shape shape;
+    if (model->uses.count) mp_tensor_of(model, block, &tensor);
+    bool known = tensor.shape && mp_shape_read(mp_model_text(model, tensor.shape), &shape);
+    return known && strstr(shape.dtype, "float16") ? 2 : sizeof(float);
+}
+
+/* Adam's state as bitsandbytes and torchao keep it: a byte for each element and a scale for each 256 of them. Their
+ * steps need no other memory. */
+static void find_eight_bit(struct finder *f)
+{
+    const struct mp_model_blocks *blocks = &f->model->blocks;
+    struct mp_change change = {.kind = MP_CHANGE_LIFETIME, .pattern = MP_CHANGE_EIGHT_BIT};
+    for (uint32_t block = 0; block < blocks->count; block++) {
+        if (!is_ours(f, block) || !shows(f, block, MP_FACT_ADAM) ||
+            mp_phase_of_block(&f->phases, f->model, block) != MP_PHASE_OPTIMIZER)
+            continue;
+        bool passes = is_temporary(f, block);
+        if (passes) leave_out(&change, block);
+        if (passes || mp_category_of(f->categories, block, end_of(f, block)) != MP_CATEGORY_OPTIMIZER_STATE) continue;
+        uint64_t elements = blocks->bytes[block] / element_bytes(f->model, block);
+        if (elements < SMALL_STATE) continue;
+        struct mp_edit_extra part = {
+            .bytes = elements, .made = blocks->alloc_event[block], .freed = blocks->free_event[block]};
+        leave_out(&change, block);
+        mp_vec_add(&change.edits.extras, part);
+        part.bytes = (elements + SCALED - 1) / SCALED * sizeof(float);
+        mp_vec_add(&change.edits.extras, part);
+        change.stack = blocks->stack[block];
+    }
+    if (!change.edits.extras.count) change.edits.ends.count = 0;
+    propose(f, &change);
+}
+
+/* The bytes of the gradient that flows into an embedding: a sparse gradient of its parameter keeps only these rows.
+ * Autograd frees it behind the dense one. 0: not found. */
+static uint64_t rows_of(const struct finder *f, uint32_t gradient)
+{
+    const struct mp_model_events *events = &f->model->events;
+    for (uint32_t i = f->model->blocks.alloc_event[gradient]; i < events->count && i < end_of(f, gradient); i++) {
+        uint32_t block = events->subject[i];
+        if (events->type[i] == MP_EVENT_FREE && is_ours(f, block) && !shows(f, block, MP_FACT_EMBEDS))
+            return f->model->blocks.bytes[block];
+    }
+    return 0;
+}
+
+static void find_sparse(struct finder *f)
+{
+    const struct mp_model_blocks *blocks = &f->model->blocks;
+    struct mp_change change = {.kind = MP_CHANGE_LIFETIME, .pattern = MP_CHANGE_SPARSE, .bytes = UINT64_MAX};
+    struct mp_map dense = {0}; /* sizes */
+    uint64_t most = 0;
+    for (uint32_t block = 0; block < blocks->count; block++) {
+        size_t update = is_ours(f, block) ? update_after(f, blocks->alloc_event[block]) : 0;
+        if (!shows(f, block, MP_FACT_EMBEDS) || !is_gradient(f, block, update)) continue;
+        uint64_t rows = rows_of(f, block);
+        if (!rows || rows > blocks->bytes[block] / 2) continue;
+        leave_out(&change, block);
+        const struct mp_edit_extra part = {
+            .bytes = rows, .made = blocks->alloc_event[block], .freed = blocks->free_event[block]};
+        mp_vec_add(&change.edits.extras, part);
+        (void)mp_map_at(&dense, blocks->bytes[block] + 1, NULL);
+        if (rows > most) most = rows;
+        if (blocks->bytes[block] < change.bytes) change.bytes = blocks->bytes[block];
+        change.stack = blocks->stack[block];
+    }
+    size_t current = MP_NONE;
+    for (uint32_t block = 0; change.blocks && block < blocks->count; block++) {
+        bool lists = is_ours(f, block) && shows(f, block, LISTS_OF_ADAM) && is_temporary(f, block);
+        if (!lists || !mp_map_find(&dense, blocks->bytes[block] + 1)) continue;
+        leave_out(&change, block);
+        size_t update = update_after(f, blocks->alloc_event[block]);
+        const struct mp_edit_extra part = {
+            .bytes = ROOM_OF_ROWS * most, .made = blocks->alloc_event[block], .freed = event_of(f, update)};
+        if (update != current) mp_vec_add(&change.edits.extras, part);
+        current = update;
+    }
+    mp_map_free(&dense);
+    propose(f, &change);
+}
+
 void mp_lifetimes_propose(const struct mp_model *model, const struct mp_torch_history *history,
                           struct mp_changes *changes)
 {
@@ -802,6 +897,8 @@ void mp_lifetimes_propose(const struct mp_model *model, const struct mp_torch_hi
         find_variables(&f);
         if (strncmp(mp_track_device(model, history->track), "cpu", 3)) find_fused(&f);
         find_foreach(&f);
+        find_eight_bit(&f);
+        find_sparse(&f);
         mp_graphs_propose(model, history, &f.phases, changes);
         mp_logits_propose(model, history, &f.phases, changes);
     }

@@ -101,7 +101,8 @@ const struct mp_command mp_command_advise = {
     .usage = "FILE | --try -- COMMAND [ARGUMENT...]",
     .about =
         "Lists changes to the program that would lower the peak: settings of PyTorch's caching allocator, also for one "
-        "phase; blocks that live longer than they are needed; temporaries of an optimizer's step; requests of side "
+        "phase; blocks that live longer than they are needed; temporaries of an optimizer's step; Adam's state in 8 "
+        "bits and gradients of embeddings with few rows; requests of side "
         "streams; modules whose activations can be made again in backward; logits that a loss can take in chunks; and "
         "an evaluation's batch.\n\nA replay of the recording shows the bytes that a change saves and the peak that is "
         "left. Each row also says how to write the change and what it costs. ~ marks a replay with blocks that the "

@@ -80,7 +80,8 @@ static bool is_applicable(const struct mp_change *change)
         [MP_CHANGE_SETTINGS] = true,       [MP_CHANGE_LATE_ZERO_GRAD] = true, [MP_CHANGE_GRADIENTS_KEPT] = true,
         [MP_CHANGE_GRADIENTS_IDLE] = true, [MP_CHANGE_FUSED] = true,          [MP_CHANGE_ONE_BY_ONE] = true,
         [MP_CHANGE_CHECKPOINTING] = true,  [MP_CHANGE_NO_GRAD] = true,        [MP_CHANGE_CHUNKED_LOSS] = true,
-        [MP_CHANGE_COLLECT] = true,        [MP_CHANGE_GARBAGE] = true,        [MP_CHANGE_AUTOCAST] = true};
+        [MP_CHANGE_EIGHT_BIT] = true,      [MP_CHANGE_SPARSE] = true,         [MP_CHANGE_COLLECT] = true,
+        [MP_CHANGE_GARBAGE] = true,        [MP_CHANGE_AUTOCAST] = true};
     if (change->pattern == MP_CHANGE_GRADIENTS_IDLE) return change->module && !change->flows;
     return known[change->pattern];
 }
@@ -103,6 +104,7 @@ static void set_change(const struct mp_model *model, const struct mp_change *cha
     mp_json_text(&json, "pattern", mp_change_pattern_name(collects ? MP_CHANGE_COLLECT : change->pattern));
     mp_json_text(&json, "module", change->module);
     mp_json_number(&json, "modules", change->modules);
+    mp_json_number(&json, "bytes", change->bytes);
     mp_json_text(&json, "file", line ? mp_model_text(model, line->file) : NULL);
     mp_json_number(&json, "line", line ? line->line : 0);
     mp_json_end_object(&json);

@@ -125,6 +125,11 @@ static const struct {
                          ""},
     [MP_CHANGE_ONE_BY_ONE] = {"an optimizer that works on one parameter after the other", "foreach=False",
                               "more kernels, which are smaller"},
+    [MP_CHANGE_EIGHT_BIT] = {"the optimizer's state in 8 bits",
+                             "bitsandbytes.optim.AdamW8bit(...), or torchao.optim.AdamW8bit(...)", "changes numerics"},
+    [MP_CHANGE_SPARSE] = {"gradients of embeddings with the batch's rows alone",
+                          "nn.Embedding(..., sparse=True), with torch.optim.SparseAdam for its parameter",
+                          "changes numerics: Adam then leaves the other rows as they are"},
     [MP_CHANGE_NO_GRAD] = {"run forward without a graph if no backward follows", "with torch.no_grad(): around it", ""},
     [MP_CHANGE_BACKWARD_SOONER] = {"backward for each micro-batch, not once for the sum of their losses",
                                    "loss.backward() as soon as each loss is made; keep loss.detach()",
@@ -176,6 +181,7 @@ static void put_framework(const struct mp_model *model, const struct mp_change *
     } frameworks[] = {
         {MP_CHANGE_CHECKPOINTING, "/transformers/trainer.py", "TrainingArguments(gradient_checkpointing=True)"},
         {MP_CHANGE_CHECKPOINTING, "/transformers/modeling_utils.py", "model.gradient_checkpointing_enable()"},
+        {MP_CHANGE_EIGHT_BIT, "/transformers/trainer.py", "TrainingArguments(optim=\"adamw_bnb_8bit\")"},
         {MP_CHANGE_CHUNKED_LOSS, "/transformers/trainer.py", "TrainingArguments(use_liger_kernel=True)"},
         {MP_CHANGE_SMALLER_BATCH, "/transformers/trainer.py",
          "TrainingArguments(per_device_eval_batch_size=...), or Trainer(preprocess_logits_for_metrics=...) if "
