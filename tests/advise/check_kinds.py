@@ -31,6 +31,7 @@ KINDS = {
     "fused": ("`fused=True`", "temporaries of an optimizer's step"),
     "eight_bit": ("Adam's state in 8 bits", "Adam's state in 8 bits"),
     "sparse": ("gradients of embeddings", "gradients of embeddings"),
+    "gathered": ("joins the outputs of all batches", "outputs that are joined"),
     "one_stream": ("side streams", "side streams"),
     "checkpoint": ("`torch.utils.checkpoint`", "made again in backward"),
     "collect": ("garbage collector after each step", "the garbage collector"),

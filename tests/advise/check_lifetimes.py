@@ -104,6 +104,49 @@ for window in range(60):
     body(torch.randn(64, 128))
 """
 
+GATHERS = """
+import sys, torch
+from torch import nn
+form, reduces = sys.argv[1:3]
+V = 2000
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding, self.body, self.head = nn.Embedding(V, 64), nn.Linear(64, 64), nn.Linear(64, V)
+    def forward(self, x):
+        return self.head(torch.tanh(self.body(self.embedding(x))))
+def evaluate(model):
+    model.eval()
+    kept, gathered = [], None
+    with torch.no_grad():
+        for _ in range(10):
+            x = torch.randint(0, V, (8, 32))
+            logits = model(x)
+            nn.functional.cross_entropy(logits.flatten(0, 1), x.flatten())
+            if reduces:
+                logits = logits.argmax(-1)
+            if form == "list":
+                kept.append(logits)
+            else:
+                gathered = logits if gathered is None else torch.cat((gathered, logits))
+        if kept:
+            gathered = torch.cat(kept)
+    return gathered.shape
+def main():
+    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for step in range(4):
+        model.train()
+        x = torch.randint(0, V, (8, 32))
+        loss = nn.functional.cross_entropy(model(x).flatten(0, 1), x.flatten())
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        del loss
+        evaluate(model)
+main()
+"""
+
 
 @harness.unittest.skipUnless(bench.PYTHON, "no Python here has torch")
 class Lifetimes(harness.TestCase):
@@ -260,6 +303,21 @@ class Lifetimes(harness.TestCase):
 
     def test_lists_of_tensors(self):
         self.check("recommender", "foreach", ["one_by_one"])
+
+    def test_outputs_that_are_joined(self):
+        """Of a list, and one after the other. The loss in chunks, and half of the batch, would save nothing there."""
+        program, path = self.folder / "program.py", self.folder / "run.mp"
+        program.write_text(GATHERS)
+        for form in ("list", "grow"):
+            peaks = []
+            for change in "", "reduced":
+                harness.record_whole(path, (bench.PYTHON, program, form, change))
+                peaks.append(harness.answer("peak", path)["peak_bytes"])
+                rows = {row["pattern"]: row for row in harness.answer("advise", path)["changes"]}
+                self.assertEqual("gathered" in rows, not change, rows)
+                said = said if change else rows["gathered"]["saved_bytes"]
+                self.assertEqual({"chunked_loss", "evaluation_batch"} & rows.keys() if form == "list" and not change else set(), set())
+            self.assertTrue(bench.is_within(said, peaks[0] - peaks[1], 0.06), (form, said, peaks))
 
     def test_smaller_state_and_gradients(self):
         """Of 8 bits and of some rows, with Adam in lists and one by one."""

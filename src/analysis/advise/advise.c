@@ -48,7 +48,7 @@ const char *mp_change_pattern_name(enum mp_change_pattern pattern)
         "settings",        "late_zero_grad", "gradients_kept", "gradients_idle",   "held_variables", "fused",
         "one_by_one",      "checkpoint",     "phase_settings", "one_stream",       "idle_variable",  "no_grad",
         "backward_sooner", "leak",           "chunked_loss",   "evaluation_batch", "collect",        "autocast",
-        "garbage",         "cycle",          "kept_graph",     "eight_bit",        "sparse"};
+        "garbage",         "cycle",          "kept_graph",     "eight_bit",        "sparse",         "gathered"};
     return names[pattern];
 }
 

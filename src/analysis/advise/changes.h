@@ -40,6 +40,7 @@ enum mp_change_pattern {
     MP_CHANGE_KEPT_GRAPH, /* kept tensors hold graphs after their backward */
     MP_CHANGE_EIGHT_BIT,  /* an optimizer's state */
     MP_CHANGE_SPARSE,     /* gradients of embeddings */
+    MP_CHANGE_GATHERED,   /* outputs of many batches are joined */
     MP_CHANGE_PATTERNS
 };
 

@@ -12,6 +12,7 @@
 
 #define DEPTH_MOST  100 /* nested modules */
 #define LEAST_SAVED 8   /* a graph has at least one of so many bytes that a pass makes */
+#define PART_OFF    16  /* the parts of a block differ from it by at most one of so many bytes */
 #define NUMBER_MOST 512 /* bytes of a block for one number: the smallest block of a CUDA allocator */
 
 /* An allocation outside of backward. */
@@ -37,7 +38,8 @@ struct finder {
     unsigned char *consumed; /* by turn: a pass whose blocks backward frees */
     unsigned char *trains;   /* by stack: such a pass's caller */
     unsigned char *wastes;   /* by stack: the caller of a pass whose graph was useless */
-    struct mp_change evaluation, batches, halves;
+    unsigned char *joined;   /* by stack: a program keeps these blocks to join them */
+    struct mp_change evaluation, batches, halves, gathered;
     uint64_t most; /* bytes that the graph keeps in one pass of the evaluation */
     bool trained;  /* some turn is backward */
 };
@@ -347,9 +349,61 @@ static void look_at_evaluation(struct finder *f, size_t turn)
     for (size_t i = first; i < end; i++) {
         const struct act *act = &f->acts.at[i];
         if (bytes(f, act) > NUMBER_MOST && freed(f, act) < event_of(f, behind) &&
-            !(f->facts->of_stack[stack(f, act)] & fixed))
+            !(f->facts->of_stack[stack(f, act)] & fixed) && !f->joined[stack(f, act)])
             halve(f, act);
     }
+}
+
+/* ---- outputs that are gathered */
+
+struct living {
+    uint64_t bytes;
+    uint32_t count;
+};
+
+static bool is_part(const struct living *living, uint64_t whole)
+{
+    uint64_t apart = living->bytes > whole ? living->bytes - whole : whole - living->bytes;
+    return living->count > 2 && apart <= whole / PART_OFF;
+}
+
+/* A block that the program joins, outside of modules: of the same block for earlier batches and one more, or of a list.
+ * `living`: by stack. */
+static void look_at_join(struct finder *f, uint32_t block, const struct living *living)
+{
+    uint32_t own = f->model->blocks.stack[block], list = 0;
+    for (uint32_t i = 1; !living[own].count && !list && i < f->model->stacks.count; i++)
+        if (is_part(&living[i], f->model->blocks.bytes[block])) list = i;
+    if (!living[own].count && !list) return;
+    f->joined[list] = list > 0;
+    f->gathered.stack = own;
+    f->gathered.blocks++;
+    mp_vec_add(&f->gathered.edits.ends, ((struct mp_edit_end){.block = block, .gone = true}));
+}
+
+static void find_gathered(struct finder *f)
+{
+    const struct mp_model_blocks *blocks = &f->model->blocks;
+    struct living *living = mp_alloc_zeroed(f->model->stacks.count + 1, sizeof *living);
+    for (uint32_t event = 0; event < f->model->events.count; event++) {
+        uint32_t block = f->model->events.subject[event];
+        bool begins = is_ours(f, event), dies = f->model->events.type[event] == MP_EVENT_FREE;
+        if (!begins && (!dies || blocks->track[block] != f->history->track || blocks->alloc_event[block] == MP_NONE))
+            continue;
+        struct living *of = &living[blocks->stack[block]];
+        if (begins && f->facts->of_stack[blocks->stack[block]] & MP_FACT_JOINS && blocks->bytes[block] > NUMBER_MOST &&
+            mp_phase_of_block(f->phases, f->model, block) == MP_PHASE_OUTSIDE)
+            look_at_join(f, block, living);
+        of->count += begins ? 1 : (uint32_t)-1;
+        of->bytes += begins ? blocks->bytes[block] : -blocks->bytes[block];
+    }
+    for (size_t i = 0; i < f->acts.count; i++) {
+        const struct act *act = &f->acts.at[i];
+        uint32_t next =
+            f->joined[stack(f, act)] ? event_of(f, next_forward(f, mp_phase_turn_of(f->phases, act->event))) : MP_NONE;
+        if (next < freed(f, act)) mp_change_end(&f->gathered, act->block, next);
+    }
+    free(living);
 }
 
 /* ---- micro-batches that wait for one backward */
@@ -522,7 +576,8 @@ void mp_graphs_propose(const struct mp_model *model, const struct mp_torch_histo
                        .births = mp_births_find(model, history),
                        .evaluation = {.kind = MP_CHANGE_LIFETIME, .pattern = MP_CHANGE_NO_GRAD},
                        .batches = {.kind = MP_CHANGE_LIFETIME, .pattern = MP_CHANGE_BACKWARD_SOONER},
-                       .halves = {.kind = MP_CHANGE_LIFETIME, .pattern = MP_CHANGE_SMALLER_BATCH}};
+                       .halves = {.kind = MP_CHANGE_LIFETIME, .pattern = MP_CHANGE_SMALLER_BATCH},
+                       .gathered = {.kind = MP_CHANGE_LIFETIME, .pattern = MP_CHANGE_GATHERED}};
     size_t from = 0;
     for (size_t i = 0; i < phases->turns.count; i++)
         f.trained |= mp_phase_is_backward(phases->turns.at[i].phase);
@@ -530,8 +585,10 @@ void mp_graphs_propose(const struct mp_model *model, const struct mp_torch_histo
     f.consumed = mp_alloc_zeroed(phases->turns.count + 1, 1);
     f.trains = mp_alloc_zeroed(model->stacks.count + 1, 1);
     f.wastes = mp_alloc_zeroed(model->stacks.count + 1, 1);
+    f.joined = mp_alloc_zeroed(model->stacks.count + 1, 1);
     find_acts(&f);
     find_consumed(&f);
+    find_gathered(&f);
     for (size_t i = 0; i < phases->turns.count; i++) {
         unsigned phase = phases->turns.at[i].phase;
         if (phase == MP_PHASE_FORWARD) look_at_pass(&f, i);
@@ -549,10 +606,12 @@ void mp_graphs_propose(const struct mp_model *model, const struct mp_torch_histo
     propose(&f.evaluation, changes);
     propose(&f.batches, changes);
     propose(&f.halves, changes);
+    propose(&f.gathered, changes);
     mp_vec_free(&f.acts);
     free(f.births);
     free(f.savings);
     free(f.consumed);
     free(f.trains);
     free(f.wastes);
+    free(f.joined);
 }

@@ -2,9 +2,11 @@
 
 #include <stdlib.h>
 
+#include "base/memory.h"
 #include "model/stack_facts.h"
 
 #define SHIFT     8 /* a copy without the last tokens lacks at most 1/SHIFT of the logits' bytes */
+#define KEPT_MOST 2 /* logits: the pass's, and those that a variable still holds */
 #define HEAD_MOST 8 /* allocations of the head's backward */
 
 /*
@@ -19,6 +21,7 @@ struct finder {
     const struct mp_torch_step **births;
     struct mp_change change;
     uint32_t logits, loss;   /* blocks: the head's output; the first block that the loss made from it, or MP_NONE */
+    uint32_t *living;        /* by stack: live blocks */
     uint32_t back;           /* event: the first of their gradients, or MP_NONE */
     uint32_t over;           /* event: the first behind the head's backward, or MP_NONE */
     MP_VEC(uint32_t) family; /* blocks of the logits' size, from them on */
@@ -52,10 +55,12 @@ static void shrink(struct finder *f, uint32_t block)
     f->change.blocks++;
 }
 
-/* Backward of the head begins: the blocks so far are the logits'. */
+/* Backward of the head begins: the blocks so far are the logits'. If the program keeps those of many passes, chunks
+ * would save nothing: they would be kept, too. */
 static void take_family(struct finder *f)
 {
-    for (size_t i = 0; i < f->family.count; i++)
+    bool kept = f->living[f->model->blocks.stack[f->logits]] > KEPT_MOST;
+    for (size_t i = 0; !kept && i < f->family.count; i++)
         shrink(f, f->family.at[i]);
     f->change.stack = f->model->blocks.stack[f->loss];
     f->family.count = 0;
@@ -118,6 +123,7 @@ void mp_logits_propose(const struct mp_model *model, const struct mp_torch_histo
     struct finder f = {.model = model,
                        .facts = mp_stack_facts(model),
                        .births = mp_births_find(model, history),
+                       .living = mp_alloc_zeroed(model->stacks.count + 1, sizeof(uint32_t)),
                        .change = {.kind = MP_CHANGE_CHECKPOINT, .pattern = MP_CHANGE_CHUNKED_LOSS},
                        .logits = MP_NONE,
                        .loss = MP_NONE,
@@ -125,9 +131,12 @@ void mp_logits_propose(const struct mp_model *model, const struct mp_torch_histo
                        .over = MP_NONE};
     for (uint32_t event = 0; event < model->events.count; event++) {
         uint32_t block = model->events.subject[event];
-        if (model->events.type[event] != MP_EVENT_ALLOC || model->blocks.track[block] != history->track ||
-            model->blocks.bytes[block] == MP_BYTES_UNKNOWN)
+        bool dies = model->events.type[event] == MP_EVENT_FREE;
+        if ((model->events.type[event] != MP_EVENT_ALLOC && !dies) || model->blocks.track[block] != history->track ||
+            model->blocks.bytes[block] == MP_BYTES_UNKNOWN || model->blocks.alloc_event[block] == MP_NONE)
             continue;
+        f.living[model->blocks.stack[block]] += dies ? (uint32_t)-1 : 1;
+        if (dies) continue;
         look_at(&f, block, mp_phase_is_backward(mp_phase_of_block(phases, model, block)));
     }
     mp_edits_sort(&f.change.edits);
@@ -138,4 +147,5 @@ void mp_logits_propose(const struct mp_model *model, const struct mp_torch_histo
     mp_vec_free(&f.family);
     mp_vec_free(&f.head);
     free(f.births);
+    free(f.living);
 }

@@ -14,8 +14,9 @@ static const struct {
     const char *name, *instead;
 } gone[] = {
     {"precision", "record the program with autocast too, and `memprof compare` the two recordings"},
-    {"optimizer", "--kind lifetime has temporaries of a step; for 8 bit state or a smaller batch record both ways, and "
-                  "`memprof compare` the two recordings"},
+    {"optimizer",
+     "--kind lifetime has temporaries of a step and state in 8 bits; for a smaller batch record both ways, and "
+     "`memprof compare` the two recordings"},
     {"offload", "record the program with save_on_cpu too, and `memprof compare` the two recordings"},
     {"shard", "run the sharded program under `memprof plan`, which needs no GPU"},
 };
@@ -103,8 +104,9 @@ const struct mp_command mp_command_advise = {
         "Lists changes to the program that would lower the peak: settings of PyTorch's caching allocator, also for one "
         "phase; blocks that live longer than they are needed; temporaries of an optimizer's step; Adam's state in 8 "
         "bits and gradients of embeddings with few rows; requests of side "
-        "streams; modules whose activations can be made again in backward; logits that a loss can take in chunks; and "
-        "an evaluation's batch.\n\nA replay of the recording shows the bytes that a change saves and the peak that is "
+        "streams; modules whose activations can be made again in backward; logits that a loss can take in chunks; "
+        "an evaluation's batch; and outputs that are joined.\n\nA replay of the recording shows the bytes that a "
+        "change saves and the peak that is "
         "left. Each row also says how to write the change and what it costs. ~ marks a replay with blocks that the "
         "recording does not have. With --capacity, changes are combined "
         "until the program fits, the cheapest first.\n\n--try -- COMMAND runs the command as it is, and once more with "

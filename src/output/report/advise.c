@@ -130,6 +130,9 @@ static const struct {
     [MP_CHANGE_SPARSE] = {"gradients of embeddings with the batch's rows alone",
                           "nn.Embedding(..., sparse=True), with torch.optim.SparseAdam for its parameter",
                           "changes numerics: Adam then leaves the other rows as they are"},
+    [MP_CHANGE_GATHERED] = {"reduce each batch's output before all are joined",
+                            "argmax(-1), or a sum, of each output before torch.cat()",
+                            "only if the whole outputs are not needed"},
     [MP_CHANGE_NO_GRAD] = {"run forward without a graph if no backward follows", "with torch.no_grad(): around it", ""},
     [MP_CHANGE_BACKWARD_SOONER] = {"backward for each micro-batch, not once for the sum of their losses",
                                    "loss.backward() as soon as each loss is made; keep loss.detach()",
@@ -183,9 +186,8 @@ static void put_framework(const struct mp_model *model, const struct mp_change *
         {MP_CHANGE_CHECKPOINTING, "/transformers/modeling_utils.py", "model.gradient_checkpointing_enable()"},
         {MP_CHANGE_EIGHT_BIT, "/transformers/trainer.py", "TrainingArguments(optim=\"adamw_bnb_8bit\")"},
         {MP_CHANGE_CHUNKED_LOSS, "/transformers/trainer.py", "TrainingArguments(use_liger_kernel=True)"},
-        {MP_CHANGE_SMALLER_BATCH, "/transformers/trainer.py",
-         "TrainingArguments(per_device_eval_batch_size=...), or Trainer(preprocess_logits_for_metrics=...) if "
-         "evaluate() keeps the logits of all batches"},
+        {MP_CHANGE_SMALLER_BATCH, "/transformers/trainer.py", "TrainingArguments(per_device_eval_batch_size=...)"},
+        {MP_CHANGE_GATHERED, "/transformers/trainer.py", "Trainer(preprocess_logits_for_metrics=...)"},
         {MP_CHANGE_SMALLER_BATCH, "/lightning/pytorch/", "the batch_size of val_dataloader()"},
         {MP_CHANGE_SMALLER_BATCH, "/pytorch_lightning/", "the batch_size of val_dataloader()"},
     };
