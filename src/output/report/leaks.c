@@ -419,7 +419,7 @@ static void put_census(struct mp_json *json, const struct mp_model *model)
 static void put_census_text(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks)
 {
     static const char *const words[] = {"objects of class `%s`", "entries of `%s`", "of arrays and bytes in `%s`"};
-    bool unexplained = leaks->unsure_growth.bytes;
+    bool unexplained = leaks->unsure_growth.bytes || (leaks->verdict == MP_VERDICT_UNKNOWN && model->host_bytes);
     mp_vec_each (const struct mp_leak_finding, finding, &leaks->findings) {
         unexplained |= finding->class == MP_LEAK_HIDDEN || finding->class == MP_LEAK_NATIVE;
     }
@@ -432,6 +432,7 @@ static void put_census_text(struct mp_text *text, const struct mp_model *model, 
     for (size_t i = 0; i < census.count && i < CENSUS_SHOWN; i++) {
         const struct mp_census_row *row = &census.at[i];
         bool bytes = row->what == MP_CENSUS_BYTES;
+        if (row->what == MP_CENSUS_OBJECTS && census.at[0].what == MP_CENSUS_BYTES) continue; /* these have the bytes */
         mp_say(text, "  %s ", bytes ? mp_bytes(row->last) : mp_count(row->last));
         mp_say(text, words[row->what], row->name);
         if (row->last > row->first)
