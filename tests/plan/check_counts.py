@@ -13,6 +13,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "cuda_torch"))
 sys.dont_write_bytecode = True
 import bed  # noqa: E402  (first: it goes into the environment)
+import harness  # noqa: E402
 
 SCORES = ["torch.randn(T, E, device=d)", "torch.rand(T, E, generator=g).to(d)", "torch.randn(T, 16, device=d) @ torch.randn(16, E, device=d)",
           "nn.Linear(16, E).to(d)(torch.randn(T, 16, device=d)).softmax(-1)", "torch.randn(T, E, generator=g).to(d).sigmoid()",
@@ -125,7 +126,26 @@ print(stale, read(kept) == 3, same > len(ways))
 """
 
 
+GRAPHS = """
+import sys, torch
+net, kept = torch.nn.Linear(64, 64).cuda(), {}
+pool = torch.cuda.graph_pool_handle() if sys.argv[1] == "one" else None
+with torch.no_grad():
+    net(torch.zeros(8, 64, device="cuda"))
+    for length in range(8, 88, 8):
+        given, graph = torch.zeros(length, 64, device="cuda"), torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=pool):
+            kept[length] = graph, given, net(given)
+"""
+
+
 class Counts(bed.TestCase):
+    def test_graphs_of_one_place_and_their_pools(self):
+        for pools in ("many", "one"):
+            said = harness.memprof("report", self.execute(GRAPHS, pools, how="plan").path).stdout
+            self.assertIn("  10 CUDA graphs were captured at one place", said)
+            self.assertEqual("their memory is in 10 private pools" in said, pools == "many", said)
+
     def test_what_libraries_computed_is_not_known(self):
         run = self.execute(LIBRARIES, how="plan")
         self.assertEqual(run.output, "[] False True\n")

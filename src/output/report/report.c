@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "analysis/device/samples.h"
+#include "analysis/sites/placement.h"
 #include "base/map.h"
 #include "base/memory.h"
 #include "base/order.h"
@@ -181,6 +182,22 @@ static void put_peak(struct mp_text *text, const struct mp_model *model, const s
 
 #define GRAPHS_MANY 8
 
+/* The number of private pools with blocks, of CUDA graphs or torch.cuda.MemPool. */
+static size_t count_pools(const struct mp_model *model)
+{
+    struct mp_placements placements = {0};
+    struct mp_map pools = {0};
+    mp_placements_find(model, &placements);
+    for (uint32_t block = 0; block < model->blocks.count; block++) {
+        uint64_t pool = mp_placed(placements.pool, block);
+        if (pool && pool != MP_PLACE_UNKNOWN) mp_map_at(&pools, pool, NULL);
+    }
+    size_t count = pools.count;
+    mp_map_free(&pools);
+    mp_placements_free(&placements);
+    return count;
+}
+
 /* One line that captures graph after graph, as torch.compile does for each shape. */
 static void put_graphs(struct mp_text *text, const struct mp_model *model)
 {
@@ -200,6 +217,13 @@ static void put_graphs(struct mp_text *text, const struct mp_model *model)
     mp_say(text, "  %s CUDA graphs were captured at one place, as one for each shape: fewer shapes need fewer graphs\n",
            mp_count(most));
     mp_say_site(text, model, best);
+    size_t pools = count_pools(model);
+    if (pools > 1)
+        mp_say(
+            text,
+            "  their memory is in %zu private pools; torch.cuda.graph(..., pool=pool) captures into one, if they never "
+            "run at the same time\n",
+            pools);
 }
 
 /* Writes the peaks of other tracks and of the process's samples. */
