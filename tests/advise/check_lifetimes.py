@@ -70,6 +70,22 @@ with torch.set_grad_enabled("no_grad" not in sys.argv):
         logits = model(torch.randn(512, 256))
         right += int(logits.argmax(-1).sum())
 """
+# Each step's logits stay for a metric at the end, whatever the loss takes.
+SCORES = """
+import torch
+from torch import nn
+body, head = nn.Linear(64, 256), nn.Linear(256, 4000)
+scores = []
+def learn(x, y):
+    logits = head(body(x).relu())
+    loss = nn.functional.cross_entropy(logits, y)
+    loss.backward()
+    scores.append(logits.detach())
+for step in range(24):
+    learn(torch.randn(64, 64), torch.randint(0, 4000, (64,)))
+print(torch.cat(scores).argmax(-1).float().mean())
+"""
+
 # The reader's table is not read again; it is an attribute of a variable, and the plain one is a variable.
 UNREAD = """
 import torch
@@ -254,6 +270,14 @@ class Lifetimes(harness.TestCase):
                 if change["pattern"] == "idle_variable"}
         self.assertIn("move it to the CPU, behind its last use", told["work().reader.table"])
         self.assertIn("del plain behind its last use", told["work().plain"])
+
+    def test_what_a_list_keeps_is_no_variable(self):
+        """Without an optimizer, too: a variable has a new value before the next backward is over."""
+        program, path = self.folder / "program.py", self.folder / "run.mp"
+        program.write_text(SCORES)
+        harness.record_whole(path, (bench.PYTHON, program))
+        changes = harness.answer("advise", path, *KINDS)["changes"]
+        self.assertNotIn("held_variables", [change["pattern"] for change in changes])
 
     def test_features_that_an_evaluation_keeps_are_no_graph(self):
         program, path = self.folder / "program.py", self.folder / "run.mp"

@@ -406,8 +406,9 @@ static uint32_t needed_until(const struct finder *f, const struct likes *made, c
     size_t at = MP_COUNT_BEFORE(made->count, i, by_time(&made->at[i], &sought) < 0);
     const struct alike *next = at < made->count ? &made->at[at] : NULL;
     if (!next || next->stack != block->stack || next->module != block->module || next->born >= end) return MP_NONE;
-    uint32_t behind = end_of_backward(f, block->born, next->born);
-    return behind != MP_NONE && end <= event_of(f, update_after(f, next->born)) ? behind : MP_NONE;
+    uint32_t behind = end_of_backward(f, block->born, next->born), over = event_of(f, update_after(f, next->born));
+    if (over == MP_NONE) over = mp_phase_backward_end(&f->phases, next->born); /* no optimizer, or its last step */
+    return behind != MP_NONE && end <= over ? behind : MP_NONE;
 }
 
 /* The backward that follows a block's forward; MP_NONE. */
