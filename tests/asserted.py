@@ -8,6 +8,7 @@ import sys
 import unittest
 
 LONG = bool(os.environ.get("MEMPROF_TEST_LONG"))  # tools/test --long: the whole of each bench
+TIMES = bool(os.environ.get("MEMPROF_TEST_TIMES"))  # prints the processor time of each test
 HERE = pathlib.Path(__file__).resolve().parent
 
 
@@ -24,6 +25,15 @@ for name in [name for name in dir(unittest.TestCase) if name.startswith("assert"
 
 
 class Result(unittest.TextTestResult):
+    def startTest(self, test):
+        self.before = sum(os.times()[:4])
+        super().startTest(test)
+
+    def stopTest(self, test):
+        if TIMES:
+            print(f"processor {sum(os.times()[:4]) - self.before:.1f} s: {test}", file=sys.stderr)
+        super().stopTest(test)
+
     def addSuccess(self, test):
         if getattr(test, "asserted", 0):
             super().addSuccess(test)

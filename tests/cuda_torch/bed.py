@@ -49,6 +49,20 @@ def settings(**variables):
     return environment
 
 
+def together(programs):
+    """A program that runs programs of programs/ one after the other, each with its arguments, to start PyTorch only once.
+    The last one's tensors stay."""
+    return f"""
+import gc, runpy, sys, torch
+for name, *words in {[[*map(str, program)] for program in programs]!r}:
+    module = None
+    gc.collect()
+    torch.cuda.empty_cache()
+    sys.argv = [name, *words]
+    module = runpy.run_path(f"{HERE}/programs/{{name}}.py")
+"""
+
+
 class Run:
     """The result of a program: `truth` (truth.py), `said` (stderr), `output`, `path` of the recording, `status`."""
 

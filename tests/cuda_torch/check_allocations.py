@@ -8,31 +8,26 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.dont_write_bytecode = True
 import bed
 
-EXPANDABLE = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
-# program, its arguments, and variables
-PROGRAMS = {
-    **{what: ("train", (what,), {}) for what in ("mlp", "transformer", "conv", "amp", "checkpoint", "double", "streams",
-                                                  "threads", "emptied")},
-    "graph": ("graph", (), {}),
-    "mempool": ("mempool", (), {}),
-    "expandable": ("train", ("transformer",), EXPANDABLE),
-    "expandable_graph": ("graph", (), EXPANDABLE),
-    "stress": ("stress", (1, 1, 2000), {"SOFTGPU_MEMORY": 1 << 30}),
-    "stress_expandable": ("stress", (2, 1, 1500), {"SOFTGPU_MEMORY": 1 << 30, **EXPANDABLE}),
-    "roundup": ("stress", (3, 1, 800), {"PYTORCH_CUDA_ALLOC_CONF": "roundup_power2_divisions:4"}),
-    "max_split": ("stress", (4, 1, 800), {"SOFTGPU_MEMORY": 1 << 30,
-                                          "PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:32"}),
+GIB = {"SOFTGPU_MEMORY": 1 << 30}
+EXPANDABLE = {**GIB, "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
+# Programs of one process, and its variables.
+PROCESSES = {
+    "by_default": ([*(["train", what] for what in ("mlp", "transformer", "conv", "amp", "checkpoint", "double", "streams",
+                                                   "threads", "emptied")), ["graph"], ["stress", 1, 1, 2000], ["mempool"]], GIB),
+    "expandable": ([["train", "transformer"], ["graph"], ["stress", 2, 1, 1500]], EXPANDABLE),
+    "roundup": ([["stress", 3, 1, 800]], {"PYTORCH_CUDA_ALLOC_CONF": "roundup_power2_divisions:4"}),
+    "max_split": ([["stress", 4, 1, 800]], {**GIB, "PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:32"}),
 }
 
 
 class Allocations(bed.TestCase):
     def compare(self, name):
-        program, arguments, variables = PROGRAMS[name]
-        own = self.execute(program, *arguments, history=True, **variables)
+        programs, variables = PROCESSES[name]
+        own = self.execute(bed.together(programs), history=True, **variables)
         self.assert_totals(own)
         self.assert_trace(own)
         self.assert_segments(own)
-        shim = self.execute(program, *arguments, **variables)
+        shim = self.execute(bed.together(programs), **variables)
         self.assert_totals(shim)
         self.assert_requests(shim)
 
@@ -48,7 +43,7 @@ class Allocations(bed.TestCase):
                          sum(entry["action"] == "segment_free" for entry in conf["trace"]))
 
 
-for name_ in PROGRAMS:
+for name_ in PROCESSES:
     setattr(Allocations, f"test_{name_}", lambda self, name=name_: self.compare(name))
 
 if __name__ == "__main__":

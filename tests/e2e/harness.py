@@ -1,5 +1,6 @@
 """Parts that the end-to-end tests share: finding the built program, running it, reading its answers."""
 
+import functools
 import glob
 import json
 import os
@@ -45,18 +46,22 @@ def torchrun():
     return ("-m", "torch.distributed.run", "--nnodes", "1", "--rdzv_backend", "c10d", "--rdzv_endpoint", "localhost:0")
 
 
+@functools.cache
+def torch_of(python):
+    """The version of an interpreter's torch, as "2.6.0"; "" without one. Nobody imports it, which takes a second."""
+    return subprocess.run([python, "-c", "import importlib.metadata as m; print(m.version('torch'))"], capture_output=True,
+                          text=True).stdout.strip()
+
+
 def python_with_torch():
     """The interpreter for PyTorch programs: $MEMPROF_TORCH_PYTHON, else the first of the usual ones that has torch."""
-    for candidate in (os.environ.get("MEMPROF_TORCH_PYTHON"), "/usr/bin/python3", shutil.which("python3")):
-        if candidate and subprocess.run([candidate, "-c", "import torch"], capture_output=True).returncode == 0:
-            return candidate
-    return None
+    usual = (os.environ.get("MEMPROF_TORCH_PYTHON"), "/usr/bin/python3", shutil.which("python3"))
+    return next((python for python in usual if python and shutil.which(python) and torch_of(python)), None)
 
 
 def torch_version(python):
     """As (2, 6)."""
-    answer = subprocess.run([python, "-c", "import torch; print(torch.__version__)"], capture_output=True, text=True)
-    return tuple(int(part) for part in answer.stdout.split(".")[:2])
+    return tuple(int(part) for part in torch_of(python).split(".")[:2])
 
 
 SAY = "import os, sys; print(os.path.realpath(sys.executable), sys.implementation.name, *sys.version_info[:2])"

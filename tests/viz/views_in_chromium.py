@@ -6,13 +6,13 @@ import json
 import os
 import pathlib
 import pickle
-import shutil
 import subprocess
 import sys
 import unittest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1]), str(pathlib.Path(__file__).resolve().parents[1] / "e2e")]
 import asserted
+import harness
 
 from browser import ActionChains, BrowserTest, By, Keys
 
@@ -40,14 +40,7 @@ URL.createObjectURL = (blob) => { window.saved.push(blob); return old.call(URL, 
 HTMLAnchorElement.prototype.click = function () {};"""
 
 
-def python_with_torch():
-    for candidate in (os.environ.get("MEMPROF_TORCH_PYTHON"), "/usr/bin/python3", shutil.which("python3")):
-        if candidate and subprocess.run([candidate, "-c", "import torch"], capture_output=True).returncode == 0:
-            return candidate
-    return None
-
-
-PYTHON = python_with_torch()
+PYTHON = harness.python_with_torch()
 
 
 def answer(recording, command, *options):

@@ -223,8 +223,7 @@ class Compare(unittest.TestCase):
                 sites = self.json("compare", "before.pickle", "after.pickle")["sites"]
                 self.assertNotIn("same", [site["stack"][0]["function"] for site in sites])
 
-    @unittest.skipIf(subprocess.run(["/usr/bin/python3", "-c", "import torch"], capture_output=True).returncode,
-                     "no PyTorch")
+    @unittest.skipUnless(harness.torch_of("/usr/bin/python3"), "no PyTorch")
     def test_an_edited_program(self):
         """One line is new, one was edited, all moved. Python has also specialised the later steps, so their frames
         differ from the first ones'."""
@@ -404,8 +403,7 @@ class Compare(unittest.TestCase):
         self.assertIn('style="--part:100.0%">+37.0 MiB<', text)
         self.assertTrue(self.memprof("compare", "train.mp", "leaking.mp", "-o", "-").stdout.startswith("train.mp → "))
 
-    @unittest.skipIf(subprocess.run(["/usr/bin/python3", "-c", "import torch"], capture_output=True).returncode,
-                     "no PyTorch")
+    @unittest.skipUnless(harness.torch_of("/usr/bin/python3"), "no PyTorch")
     def test_example_for_ci(self):
         program = "import sys, torch; kept = [torch.zeros(250_000) for _ in range(int(sys.argv[1]))]"
         script = [SOURCE / "examples/ci/check_memory.sh", self.folder / "base.mp", "/usr/bin/python3", "-c", program]
@@ -425,8 +423,7 @@ class Compare(unittest.TestCase):
         self.assertEqual(check(12, MAX_GROWTH="25%").returncode, 0)
         self.assertEqual(check("none").returncode, 1)  # the program's own
 
-    @unittest.skipIf(subprocess.run(["/usr/bin/python3", "-c", "import torch"], capture_output=True).returncode,
-                     "no PyTorch")
+    @unittest.skipUnless(harness.torch_of("/usr/bin/python3"), "no PyTorch")
     @unittest.skipUnless(shutil.which("git"), "no git")
     def test_example_of_a_bisection(self):
         """Ten commits: the fourth needs a little more, the fifth and ninth do not run, the seventh needs a third more."""
