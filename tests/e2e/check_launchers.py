@@ -11,8 +11,19 @@ import harness
 
 PYTHON = harness.python_with_torch()
 
-# A worker makes as many blocks as its number, so that workers' files differ.
+# A worker makes as many blocks as its number, so that workers' files differ. Only what is about PyTorch starts it.
 WORK = textwrap.dedent("""
+    import ctypes, os, sys
+    table = getattr(ctypes.CDLL(None), "memprof_api_v1", None)
+    def work(number):
+        if not table: return  # not recorded
+        assert type(sys.meta_path[0]).__name__ == "_Finder", "memprof's sitecustomize was not run"
+        table.restype = ctypes.POINTER(ctypes.c_void_p)
+        pool = ctypes.CFUNCTYPE(ctypes.c_uint32, ctypes.c_char_p, ctypes.c_int)(table()[8])(b"work", -1)
+        alloc = ctypes.CFUNCTYPE(None, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_size_t)(table()[9])
+        for block in range(10 + number): alloc(pool, (block + 1) << 12, 4000)
+""")
+TORCH_WORK = textwrap.dedent("""
     import os, torch
     def work(number):
         return [torch.empty(1000) for _ in range(10 + number)]
@@ -27,9 +38,8 @@ LAUNCHER = textwrap.dedent("""
     sys.exit(max(worker.wait() for worker in workers))
 """)
 
-RANK = WORK + textwrap.dedent("""
-    kept = work(int(os.environ["RANK"]))
-""")
+KEEPS = 'kept = work(int(os.environ["RANK"]))\n'
+RANK = WORK + KEEPS
 
 MULTIPROCESSING = WORK + textwrap.dedent("""
     import multiprocessing, sys
@@ -157,7 +167,7 @@ int main(void)
 """
 
 # The program makes one tensor before the process group, so its file gets a name before the rank is known.
-SPAWNED_RANKS = WORK + textwrap.dedent("""
+SPAWNED_RANKS = TORCH_WORK + textwrap.dedent("""
     import sys
     import torch.distributed as dist, torch.multiprocessing as mp
     def train(rank, ranks, port, early):
@@ -171,7 +181,7 @@ SPAWNED_RANKS = WORK + textwrap.dedent("""
         mp.start_processes(train, (2, sys.argv[2], len(sys.argv) > 3), nprocs=2, start_method=sys.argv[1])
 """)
 
-LOADER = WORK + textwrap.dedent("""
+LOADER = TORCH_WORK + textwrap.dedent("""
     from torch.utils.data import DataLoader, Dataset
     class Numbers(Dataset):
         def __len__(self): return 12
@@ -205,7 +215,7 @@ class Launchers(harness.TestCase):
             self.assertTrue(info["coverage"]["complete"], name)
 
     def allocs(self, info):
-        return sum(track["allocs"] for track in info["tracks"] if track["id"] == "cpu/torch")
+        return sum(track["allocs"] for track in info["tracks"] if track["id"] in ("cpu/torch", "cpu/app/work"))
 
     def test_ranks_of_a_launcher(self):
         worker = self.script("rank.py", RANK)
@@ -248,7 +258,7 @@ class Launchers(harness.TestCase):
         self.check_member(harness.answer("info", self.folder / "anonymous.mp"), rank=3, role="role 1", job=None)
 
     def test_torchrun(self):
-        worker = self.script("rank.py", RANK)
+        worker = self.script("rank.py", TORCH_WORK + KEEPS)
         # redirects, as PyTorch 1.13 under Python 3.11 cannot parse its default of no redirects
         files, _ = self.record("run.%r.mp", *harness.torchrun(), "--nproc_per_node", "2",
                                "--redirects", "1", "--tee", "1", worker)
@@ -407,7 +417,7 @@ class Launchers(harness.TestCase):
 
     def test_a_launcher_leaves_no_verdict_open(self):
         """It keeps nothing and marks no steps; a rank with few steps still counts."""
-        program = self.script("new.py", NEW_ENVIRONMENT)
+        program = self.script("new.py", NEW_ENVIRONMENT.replace(WORK, TORCH_WORK))
         worker = self.script("train.py", textwrap.dedent("""
             import sys, torch
             model = torch.nn.Linear(8, 8); optimizer = torch.optim.SGD(model.parameters(), lr=.1)
@@ -427,7 +437,7 @@ class Launchers(harness.TestCase):
 
     def test_a_python_path_of_the_program_s_own(self):
         """A script sets PYTHONPATH, as in `PYTHONPATH=src:. torchrun`; PyTorch is asked as ever."""
-        show = self.script("show.py", WORK + "import sys\nkept = work(0)\nprint(sys.path, 'libmemprof_torch' in sys.modules)")
+        show = self.script("show.py", TORCH_WORK + "import sys\nkept = work(0)\nprint(sys.path, 'libmemprof_torch' in sys.modules)")
         for line in ("PYTHONPATH=/src:. ", "unset PYTHONPATH; ", "PYTHONPATH= ", "PYTHONPATH=/src:$PYTHONPATH "):
             with self.subTest(line=line):
                 done = harness.memprof("snapshot", "-o", self.folder / "run.mp", "--force", "--", "sh", "-c",
