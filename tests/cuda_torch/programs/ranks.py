@@ -1,11 +1,12 @@
-"""Two ranks on two devices, `ranks.py ddp|fsdp1|fsdp2`: each prints PyTorch's counts as a line of JSON."""
+"""Two ranks on two devices, `ranks.py ddp|fsdp1|fsdp2`: each prints PyTorch's counts as a line of JSON.
+They are forked, so PyTorch is imported once."""
+import importlib
 import json
 import os
 import sys
 
 import torch
 import torch.distributed as dist
-import torch.distributed.fsdp
 from torch import multiprocessing, nn
 
 
@@ -13,6 +14,8 @@ def work(rank, kind, port):
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=port, RANK=str(rank), WORLD_SIZE="2", USE_LIBUV="0")
     torch.cuda.set_device(rank)
     dist.init_process_group("nccl", device_id=torch.device("cuda", rank))
+    if kind != "ddp":
+        importlib.import_module("torch.distributed.fsdp")
     model = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 8)).cuda()
     if kind == "ddp":
         model = nn.parallel.DistributedDataParallel(model, device_ids=[rank], init_sync=False)
@@ -37,4 +40,4 @@ def work(rank, kind, port):
 if __name__ == "__main__":
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, use_libuv=False)
     port, store = str(store.port), None  # a free one
-    multiprocessing.spawn(work, (sys.argv[1], port), nprocs=2)
+    multiprocessing.start_processes(work, (sys.argv[1], port), nprocs=2, start_method="fork")
