@@ -49,17 +49,17 @@ def settings(**variables):
     return environment
 
 
-def together(programs):
+def together(*programs, then=()):
     """A program that runs programs of programs/ one after the other, each with its arguments, to start PyTorch only once.
-    The last one's tensors stay."""
+    The tensors of `then`, the last one, stay."""
     return f"""
 import gc, runpy, sys, torch
-for name, *words in {[[*map(str, program)] for program in programs]!r}:
-    module = None
+for sys.argv in {[[*map(str, program)] for program in programs]!r}:
+    runpy.run_path(f"{HERE}/programs/{{sys.argv[0]}}.py")
     gc.collect()
     torch.cuda.empty_cache()
-    sys.argv = [name, *words]
-    module = runpy.run_path(f"{HERE}/programs/{{name}}.py")
+for sys.argv in {[[*map(str, then)]] if then else []!r}:
+    module = runpy.run_path(f"{HERE}/programs/{{sys.argv[0]}}.py")
 """
 
 

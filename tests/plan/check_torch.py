@@ -16,6 +16,7 @@ import harness  # noqa: E402
 
 PROGRAMS = [["graph"], ["mempool"], ["stress", "1", "1", "800"], ["train", "transformer"], ["train", "amp"],
             ["train", "conv"], ["train", "streams"], ["train", "checkpoint"], ["train", "double"]]
+ALL = bed.together(*PROGRAMS)
 # The stand-in's values without a profile.
 DEVICE = "[as the stand-in]\ntotal = 8GiB\ncontext = 64MiB\ncc = 86\nsms = 80\nl2 = 6291456\n"
 
@@ -23,10 +24,10 @@ DEVICE = "[as the stand-in]\ntotal = 8GiB\ncontext = 64MiB\ncc = 86\nsms = 80\nl
 class Equal(bed.TestCase):
     def test_plan_equals_a_run(self):
         (self.folder / "device").write_text(DEVICE)
-        run = self.execute(bed.together(PROGRAMS), history=True)
+        run = self.execute(ALL, history=True)
         self.assert_totals(run)
         rows, tracks = [self.shape_of(row) for row in run.blocks()], run.tracks()
-        plan = self.execute(bed.together(PROGRAMS), how="plan", history=True, options=["--device", self.folder / "device"])
+        plan = self.execute(ALL, how="plan", history=True, options=["--device", self.folder / "device"])
         self.assert_totals(plan)
         self.assertGreater(len(rows), 2000)
         self.assertEqual([self.shape_of(row) for row in plan.blocks()], rows)
