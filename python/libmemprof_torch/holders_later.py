@@ -12,6 +12,7 @@ code leads to it, and no loop does. A local variable that the code makes anew is
 """
 
 import dis
+import sys
 import types
 
 from libmemprof_torch.holders_filled import CLOSURE, LOCAL, NAMED_AT, NOT_BETWEEN, lines_that_fill
@@ -61,6 +62,9 @@ class Later:
         # A class's code only stores the names of its functions.
         self._codes = [code for code in codes[:CODES_MOST] if code.co_flags & OPTIMIZED or code.co_name == "<module>"]
         self._by_name, self._once = {}, None
+        torch = sys.modules.get("torch")
+        # A name of theirs may be called on anything.
+        self._common = (list, dict, set, str, *((torch.Tensor, torch.nn.Module) if hasattr(torch, "Tensor") else ()))
         for code in self._codes:
             self._by_name.setdefault(code.co_name, []).append(code)
 
@@ -82,7 +86,9 @@ class Later:
             return None
         filling = self._leading_to({code.co_name for code in fillers})
         reading = self._leading_to({code.co_name for code, how in readers.items() if how == 2 and code not in fillers})
-        counting = self._leading_to({code.co_name for code in readers if code not in fillers}) - reading
+        common = {name for name in reading if any(hasattr(cls, name) for cls in self._common)}
+        counting = self._leading_to({code.co_name for code in readers if code not in fillers}) - reading | common
+        reading -= common
         found = []
         for code in {*self._codes, *codes}:
             body = self._body(code)

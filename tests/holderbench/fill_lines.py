@@ -143,7 +143,8 @@ LISTS = {"wanted_stacked": ("LOCAL", "losses", "wanted_stacked"), "wanted_return
          "wanted_of_a_trainer": ("ATTRIBUTE", "seen", "Trainer"), "leak_unread": ("LOCAL", "kept", "leak_unread"),
          "doubt_counted": ("LOCAL", "kept", "doubt_counted"), "doubt_last": ("LOCAL", "kept", "doubt_last"),
          "leak_of_epochs": ("LOCAL", "losses", "leak_of_epochs"), "leak_cleared_late": ("LOCAL", "kept", "leak_cleared_late"),
-         "leak_of_validations": ("ATTRIBUTE", "predictions", "Validation"), "leak_of_a_server": ("ATTRIBUTE", "log", "Server")}
+         "leak_of_validations": ("ATTRIBUTE", "predictions", "Validation"), "leak_of_a_server": ("ATTRIBUTE", "log", "Server"),
+         "doubt_namesake": ("ATTRIBUTE", "all", "Kept")}
 
 
 def check_later():
@@ -155,7 +156,7 @@ def check_later():
         held((later and later[0]) == {"wanted": "read", "doubt": "counted", "leak": None}[part.split("_")[0]], (part, later))
         if later:
             line = source.splitlines()[later[1] - 1]
-            held(name in line or "mean()" in line or "report()" in line or "summary()" in line, (part, line))
+            held(name in line or "average()" in line or "copy()" in line or "report()" in line or "summary()" in line, (part, line))
     held(holders_later.Later(codes, lambda: True).read_of(kind, name, codes) is None)
 
 

@@ -52,7 +52,7 @@ class Meter:
     def add(self, value):
         self.values.append(value)
 
-    def mean(self):
+    def average(self):
         return sum(each.mean().item() for each in self.values)
 
 
@@ -60,7 +60,7 @@ def wanted_of_a_meter():
     meter = Meter()
     for _ in range(80):
         meter.add(result())
-    print(meter.mean())
+    print(meter.average())
 
 
 def report():
@@ -214,6 +214,25 @@ def leak_of_a_server():
     server = Server()
     for _ in range(80):
         server.answer()
+
+
+class Kept:
+    def __init__(self):
+        self.all = []
+
+    def add(self, value):
+        self.all.append(value)
+
+    def copy(self):
+        return [each.clone() for each in self.all]
+
+
+def doubt_namesake():
+    """Nothing calls copy() of this class."""
+    kept = Kept()
+    for _ in range(80):
+        kept.add(result())
+    print(len({}.copy()))
 
 
 def leak_cleared_late():
