@@ -1,7 +1,7 @@
 """roles.py FOLDER NAME: runs one of the programs below, of which PyTorch's memory history has only the later part.
-Writes FOLDER/NAME.pickle (the snapshot) and FOLDER/NAME.json: bytes by role at the peak. The program itself gives each
-storage's role, from its modules, optimizers and autograd's saved tensors. The moment is the peak: a block of BALLAST
-bytes is allocated and freed then."""
+Writes FOLDER/NAME.pickle (the snapshot) and FOLDER/NAME.json: bytes by role at the peak, as requested (the snapshot
+has these) and as the allocator's blocks have them. The program itself gives each storage's role, from its modules,
+optimizers and autograd's saved tensors. The moment is the peak: a block of BALLAST bytes is allocated and freed then."""
 import json
 import pathlib
 import sys
@@ -52,18 +52,21 @@ class Watch:
             "activations": self.saved[-1],
             "previous graph": [weak for saved in self.saved[:-1] for weak in saved]}
         seen = {}
+        blocks = {block["address"]: block["size"] for segment in torch.cuda.memory_snapshot() for block in segment["blocks"]}
         for role, some in tensors.items():
             for tensor in some:
                 weak = tensor if isinstance(tensor, Weak) else Weak(tensor)
                 if not weak.reference.expired():
                     seen.setdefault(weak.address, (role, weak.size))
         self.counted = {role: sum(size for other, size in seen.values() if other == role) for role in tensors}
+        self.blocks = {role: sum(blocks.get(address, 0) for address, (other, _) in seen.items() if other == role)
+                       for role in tensors}
         ballast = torch.empty(BALLAST, dtype=torch.uint8, device="cuda")
         del ballast
 
     def end(self):
         torch.cuda.memory._dump_snapshot(str(self.path.with_suffix(".pickle")))
-        self.path.with_suffix(".json").write_text(json.dumps(self.counted))
+        self.path.with_suffix(".json").write_text(json.dumps([self.counted, self.blocks]))
 
 
 class Block(nn.Module):
