@@ -1,6 +1,7 @@
 """PyTorch's real CUDA allocator on the stand-in GPU: runs programs there under memprof, with PyTorch's own data about
-each run. The tests run in the environment of tools/cuda-torch, with the newest PyTorch or $MEMPROF_TORCH's version; the
-long form with each of VERSIONS. They are skipped if pip cannot be reached."""
+each run. The tests run in the environment of tools/cuda-torch, with the newest PyTorch or $MEMPROF_TORCH's version, or
+in the one that the options in $MEMPROF_CUDA_TORCH name; the long form with each of VERSIONS. They are skipped if pip
+cannot be reached."""
 
 import json
 import os
@@ -29,7 +30,8 @@ if INSIDE not in os.environ:
                 for each in VERSIONS]
         sys.exit(next((end for end in ends if end not in (0, 77)), 77 if 77 in ends else 0))
     os.environ[INSIDE] = "1"
-    tool = [SOURCE / "tools" / "cuda-torch", *(["--torch", VERSION] if VERSION else [])]
+    tool = [SOURCE / "tools" / "cuda-torch", *(["--torch", VERSION] if VERSION else []),
+            *os.environ.get("MEMPROF_CUDA_TORCH", "").split()]
     if subprocess.run([*tool, "true"]).returncode:
         print("tools/cuda-torch could not make its environment")
         sys.exit(77)

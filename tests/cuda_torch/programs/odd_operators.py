@@ -1,7 +1,8 @@
 """Calls that a log of operators may fail at: odd_operators.py OUT. OUT gets what each part computed, or its error's name.
 
 Operators without a schema, subclasses, tensors without storage, nested, sparse and quantized ones, functorch, threads,
-operators that raise, operators of the program's own, FakeTensor, DTensor, and hooks that run operators.
+operators that raise, operators of the program's own, a kernel of Triton, FakeTensor, DTensor, and hooks that run
+operators.
 """
 import json
 import sys
@@ -9,6 +10,8 @@ import threading
 
 import torch
 import torch.nn.functional as F
+import triton
+import triton.language as tl
 
 DEVICE = "cuda"
 torch.manual_seed(0)
@@ -55,6 +58,17 @@ def raises_in_backward():
         Bad.apply(x).sum().backward()
     except ValueError as error:
         return str(error)
+
+
+@part
+def kernel_of_triton():
+    @triton.jit
+    def doubled(read, written, count: tl.constexpr):
+        places = tl.arange(0, count)
+        tl.store(written + places, tl.load(read + places) * 2)
+    x, y = torch.ones(1024, device=DEVICE), torch.empty(1024, device=DEVICE)
+    doubled[(1,)](x, y, 1024)
+    return [shape(x), shape(y)]
 
 
 @part

@@ -5,9 +5,9 @@ PyTorch prints them, and with the names of the nodes that save it. The recording
 """
 import gc
 import json
+import os
 import sys
 
-import libmemprof
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
@@ -39,7 +39,9 @@ def saved_by(roots):
 
 
 def look(*roots):
-    libmemprof.mark("look")
+    if "MEMPROF_SESSION" in os.environ:
+        import libmemprof
+        libmemprof.mark("look")
     found = {}
     objects = [(one, None) for one in gc.get_objects() if issubclass(type(one), torch.Tensor)]  # a proxy may be dead
     for tensor, node in [*objects, *saved_by(roots)]:
@@ -232,6 +234,8 @@ elif name == "graphs":
 elif name == "compiled":
     model = Language()
     train(torch.compile(model, backend="aot_eager"), words, of_words)
+elif name == "inductor":
+    train(torch.compile(Language()), words, of_words)
 elif name == "profiled":  # the program has its own profiler, a mode, a subclass and hooks
     from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -289,3 +293,56 @@ elif name == "lightning":
     data = torch.utils.data.DataLoader(torch.randint(0, 500, (24, 64)), batch_size=8)
     lightning.Trainer(accelerator="gpu", devices=1, max_epochs=1, logger=False, enable_checkpointing=False,
                       enable_progress_bar=False).fit(Module(), data)
+elif name == "trainer":  # LoRA with transformers' Trainer
+    import peft
+    import transformers
+    model = transformers.GPT2LMHeadModel(transformers.GPT2Config(vocab_size=500, n_embd=128, n_layer=3, n_head=4, n_positions=64))
+    adapted = peft.LoraConfig(r=8, target_modules=["c_attn", "c_proj"], fan_in_fan_out=True, task_type="CAUSAL_LM")
+
+    class Looking(transformers.Trainer):
+        def compute_loss(self, model, inputs, **named):
+            loss = super().compute_loss(model, inputs, **named)
+            if self.state.global_step == 2:
+                look(loss)
+            return loss
+    rows = [{"input_ids": row, "labels": row} for row in torch.randint(0, 500, (24, 64))]
+    settings = transformers.TrainingArguments(os.path.dirname(out), per_device_train_batch_size=8, max_steps=3,
+                                              report_to=[], save_strategy="no")
+    Looking(peft.get_peft_model(model, adapted), settings, train_dataset=rows).train()
+elif name == "diffusion":
+    from diffusers import UNet2DModel
+    net = UNet2DModel(32, 3, 3, block_out_channels=(32, 64), layers_per_block=1, norm_num_groups=8,
+                      down_block_types=("DownBlock2D", "AttnDownBlock2D"), up_block_types=("AttnUpBlock2D", "UpBlock2D"))
+    times = torch.zeros(16, device=DEVICE)
+    train(net, pictures, lambda model, x: F.mse_loss(model(x, times).sample, x))
+elif name == "generation":  # generate() of transformers
+    import transformers
+    config = transformers.LlamaConfig(vocab_size=500, hidden_size=128, intermediate_size=512, num_hidden_layers=3,
+                                      num_attention_heads=4, num_key_value_heads=2)
+    model = transformers.LlamaForCausalLM(config).to(DEVICE, torch.bfloat16).eval()
+
+    def looking(tokens, scores):
+        if tokens.shape[1] == 68:
+            look()
+        if tokens.shape[1] == 70:  # on a stand-in GPU no sequence ends
+            raise EOFError
+        return scores
+    try:
+        model.generate(words(), max_new_tokens=8, do_sample=False, pad_token_id=0, logits_processor=[looking])
+    except EOFError:
+        pass
+elif name == "vllm":  # the profile run of an engine, in this process
+    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+    sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "serving"))
+    import models
+    from vllm import LLM
+    from vllm.v1.worker.gpu_model_runner import GPUModelRunner
+    sampler = GPUModelRunner._dummy_sampler_run
+
+    def looking(self, *arguments, **named):
+        if not os.path.exists(out):
+            look()
+        return sampler(self, *arguments, **named)
+    GPUModelRunner._dummy_sampler_run = looking
+    LLM(models.write("small", os.path.dirname(out)), load_format="dummy", skip_tokenizer_init=True, max_model_len=512,
+        enforce_eager=True, gpu_memory_utilization=0.5)
