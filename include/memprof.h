@@ -82,12 +82,15 @@ struct memprof_api_v1 {
     /* The recorder calls `ask` between two instructions of the main thread when such a look is due. Returns the
      * milliseconds that a look at steps or at the end may take; 0: the user did not ask for looks at steps. */
     int (*holder_ask)(int (*ask)(void *), void *context);
-    /* Milliseconds for the look that `ask` was called for; 0: none is due. With the highest bit, the look walks only the
-     * program's own names. */
+    /* Milliseconds for the look that `ask` was called for; 0: none is due. With the highest bit, the look walks only
+     * the program's own names. */
     unsigned (*holder_due)(void);
     void (*call_begins)(const char *function); /* of --step-at; after the first, Python reports each call */
     void (*holder_wakes)(int yes);             /* 1: SIGURG now calls `ask` and nothing else; 0: no more */
     int (*operators)(void *layout);            /* struct mp_torch_layout (src/capture/torch/operators.h) */
+    /* `kernel`: one that no operator starts has run on these tensors (at::TensorImpl); `how`: bits of enum mp_use_how.
+     */
+    void (*kernel)(const char *name, const void *const *tensors, const unsigned char *how, unsigned count);
 };
 
 MEMPROF_INLINE_ const struct memprof_api_v1 *memprof_api_(void)

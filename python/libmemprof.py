@@ -70,6 +70,7 @@ def _bind():
         ("call_begins", cheap(None, text)),
         ("holder_wakes", cheap(None, ctypes.c_int)),
         ("operators", cheap(ctypes.c_int, ctypes.c_void_p)),
+        ("kernel", cheap(None, text, ctypes.c_void_p, text, ctypes.c_uint)),
     ]
     table_of.restype = ctypes.c_void_p
     table_of.argtypes = []

@@ -39,7 +39,7 @@ def start(torch, after_import=lambda name, then: None):
     _begin(api, "torch_step", "steps of a DataLoader's workers", lambda: loaders.start(api, torch, after_import))
     _begin(api, "mark", "ranks of process groups", lambda: regions.follow_ranks(api, torch, after_import))
     _begin(api, "mark", "facts of servers", lambda: servers.start(api, torch, after_import))
-    _begin(api, "operators", "the log of operators", lambda: operators.start(api, torch))
+    _begin(api, "operators", "the log of operators", lambda: operators.start(api, torch, after_import))
     _begin(api, "holder_due", "what holds tensors", lambda: holders_looks.start(api, torch))
     _begin(api, "shim", "Dynamo",
            lambda: hide_from_dynamo(torch, (

@@ -6,7 +6,11 @@ log. No mode, no hook and no tensor stays behind.
 """
 
 import ctypes
+import itertools
 import os
+import weakref
+
+from libmemprof_torch import replace
 
 WORDS = 96  # how far to look in an object
 
@@ -232,7 +236,59 @@ class _Prober:
         return flag == 2 * 56 + 24 and ctypes.c_ubyte.from_address(alias + flag).value == 1
 
 
-def start(api, torch):
+READ, WRITTEN, OUTPUT = 1, 2, 4  # enum mp_use_how
+
+
+def follow_kernels(api, torch, after_import):
+    """Kernels of Triton, which no operator starts. The names of arguments say what a kernel of torch.compile reads and
+    writes. All tensors of other kernels count as read. A compiled graph returns views that no operator made."""
+    known, log, Tensor = weakref.WeakKeyDictionary(), api["kernel"], torch.Tensor
+
+    def how(name, changed):
+        writes = WRITTEN if name.startswith(("out_ptr", "in_out_ptr")) or name in changed else 0
+        return writes | (0 if name.startswith("out_ptr") else READ)
+
+    def facts_of(kernel):
+        if kernel is None:
+            return b"compiled graph", itertools.repeat(OUTPUT)
+        if kernel not in known:
+            changed = getattr(kernel, "inductor_meta", {}).get("mutated_arg_names", ())
+            function = getattr(kernel, "fn", None)
+            named = function if hasattr(function, "arg_names") else kernel
+            known[kernel] = named.__name__.encode(), [how(name, changed) for name in named.arg_names]
+        return known[kernel]
+
+    def tell(kernel, tensors):
+        try:
+            name, hows = facts_of(kernel)
+            found = [(tensor._cdata, each) for tensor, each in zip(tensors, hows) if isinstance(tensor, Tensor)]
+            at = (ctypes.c_void_p * len(found))(*(tensor for tensor, _ in found))
+            log(name, ctypes.addressof(at), bytes(each for _, each in found), len(found))
+        except (AttributeError, TypeError, RuntimeError):
+            pass  # another Triton
+
+    def make_run(run):
+        def logged(self, *arguments, **named):
+            result = run(self, *arguments, **named)
+            if not named.get("warmup"):
+                tell(self, arguments)
+            return result
+        return logged
+
+    def make_call(call):
+        def logged(self, *arguments, **named):
+            results = call(self, *arguments, **named)
+            tell(None, results)
+            return results
+        return logged
+
+    after_import("torch._inductor.runtime.triton_heuristics",
+                 lambda module: replace(module.CachingAutotuner, "run", make_run))
+    after_import("torch._inductor.output_code", lambda module: replace(module.CompiledFxGraph, "__call__", make_call))
+    after_import("triton.runtime.jit", lambda module: replace(module.JITFunction, "run", make_run))
+
+
+def start(api, torch, after_import):
     question = Layout(bytes=ctypes.sizeof(Layout))
     if api["operators"](ctypes.addressof(question)):
         return
@@ -250,3 +306,5 @@ def start(api, torch):
         return
     prober.add(_callback(layout.begin, layout.end, OPERATORS))
     prober.add(_callback(layout.node_begin, layout.node_end, NODES))
+    if "kernel" in api:
+        follow_kernels(api, torch, after_import)

@@ -467,6 +467,7 @@ const struct memprof_api_v1 *memprof_api_v1(void)
         .torch_mark = torch_mark,
         .aside = aside,
         .operators = mp_operators_begin,
+        .kernel = mp_operators_kernel,
     };
     return mp_session.page ? &api : NULL;
 }

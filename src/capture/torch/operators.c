@@ -275,6 +275,21 @@ static void end_operator(struct mp_thread *thread, const void *run)
     own->count = running->first;
 }
 
+void mp_operators_kernel(const char *name, const void *const *tensors, const unsigned char *how, unsigned count)
+{
+    bool logs = atomic_load_explicit(&begun, memory_order_acquire) && mp_session_recording();
+    struct mp_thread *thread = logs ? mp_hook_enter() : NULL;
+    if (!thread) return;
+    struct operators_thread *own = own_of(thread);
+    struct running running = {mp_record_name(name), own->count, mp_session_clock_ns(), false};
+    if (!own->depth) own->module_known = false;
+    for (unsigned i = 0; i < count; i++)
+        take_tensor(own, tensors[i], how[i]);
+    send_operator(thread, own, &running);
+    own->count = running.first;
+    mp_hook_leave(thread);
+}
+
 uint64_t mp_operators_running(struct mp_thread *thread)
 {
     if (!atomic_load_explicit(&begun, memory_order_relaxed)) return 0;

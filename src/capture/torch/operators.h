@@ -38,6 +38,9 @@ extern const struct mp_front mp_operators_front;
  * next call. */
 int mp_operators_begin(void *layout);
 
+/* The member `kernel`: its tensors are logged as those of an operator. */
+void mp_operators_kernel(const char *name, const void *const *tensors, const unsigned char *how, unsigned count);
+
 /* True while this thread looks for offsets: its tensors are not the program's. */
 extern __thread bool mp_operators_probing;
 
