@@ -6,7 +6,7 @@ batches of evaluation at the end. `between`: after each step, and a variable hol
 makes a graph. `summed`: losses of four micro-batches share one backward. `varies`: batches have many lengths. Changes
 that are really made: `zero_grad`, `del`, `one_by_one`,
 `fused`, `no_grad`, `backward_sooner`. `checkpoint:PATTERN[:COUNT]`: modules with these paths, with * for numbers; the
-first COUNT; `reentrant:`: in the other form. `eight_bit`: the optimizer's state. `sparse`: gradients of embeddings. `chunked`: head and loss in 8 chunks of tokens. `half`: half of the evaluation's batch.
+first COUNT; `reentrant:`: in the other form; `offloaded:`: they keep saved tensors on the CPU. `eight_bit`: the optimizer's state. `sparse`: gradients of embeddings. `chunked`: head and loss in 8 chunks of tokens. `half`: half of the evaluation's batch.
 """
 import functools
 import json
@@ -470,13 +470,19 @@ def forward(name, model, loss_of, batch, changes=()):
 
 def checkpoint_modules(model, changes):
     for change in changes:
-        if not change.startswith(("checkpoint:", "reentrant:")):
+        if not change.startswith(("checkpoint:", "reentrant:", "offloaded:")):
             continue
         form, wanted, *count = change.split(":")
         modules = [module for path, module in model.named_modules() if re.sub(r"(?<![^.])\d+(?![^.])", "*", path) == wanted]
         assert modules, wanted
         for module in modules[:int(count[0]) if count else None]:
-            module.forward = functools.partial(checkpoint, module.forward, use_reentrant=form == "reentrant")
+            module.forward = (functools.partial(offloaded, module.forward) if form == "offloaded" else
+                              functools.partial(checkpoint, module.forward, use_reentrant=form == "reentrant"))
+
+
+def offloaded(forward, *arguments):
+    with torch.autograd.graph.save_on_cpu():
+        return forward(*arguments)
 
 
 def train(name, habits, changes):

@@ -396,6 +396,16 @@ static void put_leaks_first(struct mp_advise *advise)
     advise->changes.count = kept;
 }
 
+/* With another form of a checkpoint's change. */
+static uint64_t peak_of(struct adviser *a, const struct mp_change *change, enum mp_checkpoint_form form)
+{
+    struct mp_change other;
+    mp_checkpoints_change(a->checkpoints, change->number, change->modules, form, &other);
+    uint64_t peak = replay(a, &other.edits, &a->history.settings, a->advise->tuning.capacity, NULL).peak;
+    free_change(&other);
+    return peak;
+}
+
 static void add_checkpoints(struct adviser *a)
 {
     if (!is_wanted(a, MP_CHANGE_CHECKPOINT)) return;
@@ -403,18 +413,18 @@ static void add_checkpoints(struct adviser *a)
     for (size_t i = 0; i < mp_checkpoints_kinds(a->checkpoints); i++) {
         struct mp_changes one = {0};
         struct mp_change change;
-        mp_checkpoints_change(a->checkpoints, i, mp_checkpoints_modules(a->checkpoints, i), false, &change);
+        mp_checkpoints_change(a->checkpoints, i, mp_checkpoints_modules(a->checkpoints, i), MP_CHECKPOINT_AGAIN,
+                              &change);
         change.number = i;
         mp_vec_add(&one, change);
         prove(a, &one);
     }
     drop_outdone(a->advise);
     mp_vec_each (struct mp_change, change, &a->advise->changes) {
-        struct mp_change older;
         if (change->pattern != MP_CHANGE_CHECKPOINTING) continue;
-        mp_checkpoints_change(a->checkpoints, change->number, change->modules, true, &older);
-        change->reentrant_peak = replay(a, &older.edits, &a->history.settings, a->advise->tuning.capacity, NULL).peak;
-        free_change(&older);
+        change->reentrant_peak = peak_of(a, change, MP_CHECKPOINT_REENTRANT);
+        if (mp_checkpoints_offload(a->checkpoints))
+            change->offloaded_peak = peak_of(a, change, MP_CHECKPOINT_OFFLOADED);
     }
 }
 

@@ -82,6 +82,7 @@ struct mp_change {
     double flops_share;         /* the same, by FLOPs; MP_SHARE_UNKNOWN without a log of operators */
     size_t number;              /* of the checkpoint's kind of modules */
     uint64_t reentrant_peak;    /* bytes at the peak with use_reentrant=True; 0: not asked */
+    uint64_t offloaded_peak;    /* with save_on_cpu() in the checkpoint's place; 0: not known */
     bool by_bytes;              /* of the bytes that forward's operators use; else of its time */
     enum mp_change_run run;
     uint64_t measured, measured_reserved; /* bytes saved in the run */

@@ -617,12 +617,12 @@ static uint64_t part_of(struct mp_checkpoints *c, const struct kind *kind, struc
     return *part;
 }
 
-/* The event behind the block's last use in forward; *module: of that use. Without a log, MP_NONE. */
-static uint32_t last_use(const struct mp_checkpoints *c, const struct call *call, uint32_t block, uint32_t *module)
+/* The event behind the block's last use before the turn of backward; *module: of that use. Without a log, MP_NONE. */
+static uint32_t last_use(const struct mp_checkpoints *c, uint32_t turn, uint32_t block, uint32_t *module)
 {
     size_t count;
     const struct mp_model_use *uses = mp_model_uses_of(c->model, block, &count);
-    uint64_t backward = time_at(c, c->phases.turns.at[call->turn].first), last = 0;
+    uint64_t backward = time_at(c, c->phases.turns.at[turn].first), last = 0;
     for (size_t i = 0; i < count; i++) {
         if (uses[i].node || uses[i].time_ns >= backward || uses[i].time_ns < last) continue;
         last = uses[i].time_ns;
@@ -646,7 +646,7 @@ static void find_ends(struct mp_checkpoints *c, const struct kind *kind, struct 
         uint32_t over = next < call->count ? acts[next].event : call->end, module;
         size_t result = SIZE_MAX;
         for (size_t k = i; k < next; k++) {
-            uint32_t last = last_use(c, call, acts[k].block, &module);
+            uint32_t last = last_use(c, call->turn, acts[k].block, &module);
             bool lasts = last == MP_NONE ? c->model->blocks.free_event[acts[k].block] > over : last > over;
             ends[k] = !part || (lasts && last != MP_NONE) ? call->end : last < over ? last : over;
             if (lasts) result = k;
@@ -665,7 +665,7 @@ struct maker {
     struct mp_map parts;
     const struct mp_torch_step **births; /* by block: the step that allocates it; may be NULL */
     struct mp_change *change;
-    bool reentrant;
+    enum mp_checkpoint_form form;
 };
 
 static struct mp_edit_extra copy_of(const struct maker *m, uint32_t block)
@@ -700,7 +700,7 @@ static struct fate fate_of(const struct maker *m, const struct call *call, uint3
     const struct mp_checkpoints *c = m->c;
     struct fate fate = {0};
     size_t count;
-    uint32_t module = 0, last = last_use(c, call, block, &module);
+    uint32_t module = 0, last = last_use(c, call->turn, block, &module);
     const struct mp_model_use *uses = mp_model_uses_of(c->model, block, &count);
     const struct mp_node_run *reader = NULL;
     if (last > call->end) fate.output = module_of(&m->kind->within, module) ? call->back : last;
@@ -757,8 +757,9 @@ static void make_again(struct maker *m, const struct call *call)
     uint32_t *ends = mp_alloc_zeroed(call->count, sizeof *ends);
     uint32_t backward = m->c->phases.turns.at[call->turn].first;
     find_ends(m->c, m->kind, &m->parts, call, ends);
-    if (m->reentrant) hold_gradient(m, call);
-    for (size_t i = call->first; i < call->first + (m->reentrant ? call->count : call->remade); i++) {
+    if (m->form == MP_CHECKPOINT_REENTRANT) hold_gradient(m, call);
+    for (size_t i = call->first; i < call->first + (m->form == MP_CHECKPOINT_REENTRANT ? call->count : call->remade);
+         i++) {
         uint32_t block = m->c->acts.at[i].block, end = freed(m->c, i);
         struct fate fate = m->c->nodes.log.uses ? fate_of(m, call, block) : guess_fate(m, call, i);
         struct mp_edit_extra copy = copy_of(m, block);
@@ -766,7 +767,7 @@ static void make_again(struct maker *m, const struct call *call)
         copy.made_rank = rank_of(call, m->c->acts.at[i].event);
         copy.freed = fate.own ? fate.own : call->again;
         copy.freed_rank = fate.own ? 0 : rank_of(call, end);
-        if (m->reentrant) re_enter(m, call, i, &fate, &copy);
+        if (m->form == MP_CHECKPOINT_REENTRANT) re_enter(m, call, i, &fate, &copy);
         if (end == MP_NONE) continue; /* no recomputation needed */
         mp_vec_add(&m->change->edits.extras, copy);
         if (!fate.own) continue;
@@ -814,22 +815,123 @@ static void keep_rng(const struct maker *m, const struct call *call)
     mp_vec_add(&m->change->edits.extras, present);
 }
 
-void mp_checkpoints_change(struct mp_checkpoints *checkpoints, size_t number, size_t modules, bool reentrant,
-                           struct mp_change *change)
+/* ---- saved tensors on the CPU */
+
+/* Bytes of a whole copy of a tensor; 0: not known. */
+static uint64_t bytes_of(const struct mp_checkpoints *c, const struct mp_model_use *use)
+{
+    struct mp_shape shape;
+    if (!mp_shape_read(mp_model_text(c->model, use->shape), &shape)) return 0;
+    const char *bits = shape.dtype + strcspn(shape.dtype, "0123456789");
+    uint64_t bytes = *bits ? strtoull(bits, NULL, 10) / 8 : 1; /* "bool" */
+    for (uint32_t i = 0; i < shape.dims; i++)
+        bytes *= shape.most[i];
+    return bytes;
+}
+
+/* Copies of the saved tensors that a node reads live while it runs. An operator that reads several views of a block, or
+ * the only operator that reads one, needs as many copies. */
+static void bring_back(const struct maker *m, const struct mp_node_run *run)
+{
+    const struct mp_operations *log = &m->c->nodes.log;
+    size_t before = m->change->edits.extras.count;
+    for (size_t at = run->first; at <= run->last; at++) {
+        const struct mp_operation *op = &log->ops.at[at];
+        size_t earlier = m->change->edits.extras.count;
+        for (size_t i = op->first; i < op->first + op->count; i++) {
+            const struct mp_model_use *use = log->uses[i];
+            uint64_t bytes = bytes_of(m->c, use);
+            bool known = !bytes || use->how & MP_USE_VIEW || !mp_node_reads_saved(m->c->model, &m->c->phases, use);
+            for (size_t k = before; k < earlier && !known; k++)
+                known = m->change->edits.extras.at[k].bytes == bytes;
+            if (known) continue;
+            struct mp_edit_extra copy = copy_of(m, use->block);
+            copy.bytes = bytes;
+            copy.made = run->event;
+            copy.freed = run->end;
+            mp_vec_add(&m->change->edits.extras, copy);
+            m->change->bytes += bytes;
+        }
+    }
+}
+
+/* The call whose code runs at an event; NULL: none. */
+static const struct call *call_at(const struct maker *m, uint32_t event)
+{
+    mp_vec_each (const struct call, call, &m->kind->calls)
+        if (call->begin < event && event <= call->end) return call;
+    return NULL;
+}
+
+/* A tensor that only nodes of the calls save is freed when forward is done with it. What a call was given lives as long
+ * as the call. */
+static void offload(struct maker *m)
+{
+    const struct mp_checkpoints *c = m->c;
+    const struct mp_operations *log = &c->nodes.log;
+    struct life {
+        uint32_t left;         /* event at which its call lets go of it */
+        uint32_t mine, others; /* 1 + the last run of a node that reads it: of the calls', of others; 0: none */
+    } *lives = mp_alloc_zeroed(c->model->blocks.count + 1, sizeof *lives);
+    mp_vec_each (const struct call, call, &m->kind->calls) {
+        uint32_t *ends = mp_alloc_zeroed(call->count, sizeof *ends);
+        if (call->over) find_ends(m->c, m->kind, &m->parts, call, ends);
+        for (size_t i = 0; i < call->count; i++)
+            lives[c->acts.at[call->first + i].block].left = ends[i];
+        free(ends);
+    }
+    for (uint32_t number = 0; number < c->nodes.runs.count; number++) {
+        const struct mp_node_run *run = &c->nodes.runs.at[number];
+        uint32_t module = module_of(&m->kind->within, run->module);
+        bool moved = module && module <= m->change->modules;
+        size_t end = log->ops.at[run->last].first + log->ops.at[run->last].count;
+        if (moved) bring_back(m, run);
+        for (size_t i = log->ops.at[run->first].first; i < end; i++) {
+            struct life *life = &lives[log->uses[i]->block];
+            if (mp_node_reads_saved(c->model, &c->phases, log->uses[i]))
+                *(moved ? &life->mine : &life->others) = number + 1;
+        }
+    }
+    for (uint32_t block = 0; block < c->model->blocks.count; block++) {
+        const struct life *life = &lives[block];
+        uint32_t module, last = life->mine > life->others ? life->mine : life->others;
+        uint32_t freed = c->model->blocks.free_event[block];
+        if (!life->mine || c->parameters[block]) continue;
+        if (last < c->nodes.runs.count && freed > c->nodes.runs.at[last].end) continue; /* a variable holds it */
+        uint32_t turn = mp_phase_turn_of(&c->phases, c->nodes.runs.at[life->mine - 1].event);
+        uint32_t until = last_use(c, turn, block, &module), others = life->others;
+        const struct call *user = call_at(m, until);
+        if (user && user->begin > c->model->blocks.alloc_event[block]) until = user->end;
+        if (life->left > until) until = life->left;
+        if (is_cast(c, block)) until = c->phases.turns.at[turn].first;
+        if (others && c->nodes.runs.at[others - 1].end > until) until = c->nodes.runs.at[others - 1].end;
+        if (until < freed) mp_change_end(m->change, block, until);
+    }
+    free(lives);
+}
+
+bool mp_checkpoints_offload(const struct mp_checkpoints *checkpoints)
+{
+    return checkpoints->nodes.log.uses && !checkpoints->keeps_rng;
+}
+
+void mp_checkpoints_change(struct mp_checkpoints *checkpoints, size_t number, size_t modules,
+                           enum mp_checkpoint_form form, struct mp_change *change)
 {
     const struct kind *kind = &checkpoints->kinds.at[number];
     struct maker m = {.c = checkpoints,
                       .kind = kind,
                       .births = mp_births_find(checkpoints->model, checkpoints->history),
                       .change = change,
-                      .reentrant = reentrant};
+                      .form = form};
     *change = (struct mp_change){.kind = MP_CHANGE_CHECKPOINT,
                                  .pattern = MP_CHANGE_CHECKPOINTING,
                                  .module = mp_text_copy(mp_intern_get(&checkpoints->texts, kind->pattern, NULL)),
                                  .modules = modules,
                                  .modules_of = kind->modules};
+    if (form == MP_CHECKPOINT_OFFLOADED) offload(&m);
     mp_vec_each (const struct call, call, &kind->calls) {
-        if (!call->over || call->module >= modules) continue;
+        if (!call->over || call->module >= modules || form == MP_CHECKPOINT_OFFLOADED) continue;
         make_again(&m, call);
         keep_input(&m, call);
         keep_rng(&m, call);

@@ -267,6 +267,9 @@ static void put_checkpoint(const struct mp_model *model, const struct mp_change 
                          change->share * 100, change->by_bytes ? ", by the bytes that operators use" : "");
     if (change->share >= 0 && change->flops_share >= 0)
         mp_buffer_printf(&words->cost, " (%.0f %% of its FLOPs)", change->flops_share * 100);
+    if (change->offloaded_peak)
+        mp_buffer_printf(&words->cost, "; with torch.autograd.graph.save_on_cpu() around it instead, the peak is %s",
+                         mp_bytes(change->offloaded_peak));
 }
 
 static void find_words(const struct mp_model *model, const struct mp_change *change, struct words *words)
@@ -412,6 +415,8 @@ MP_GETTER(get_flops_share, struct mp_change, change,
           value->real = is_checkpoint(change) && change->flops_share >= 0 ? change->flops_share : NAN)
 MP_GETTER(get_reentrant, struct mp_change, change,
           value->number = change->reentrant_peak ? change->reentrant_peak : MP_BYTES_UNKNOWN)
+MP_GETTER(get_offloaded, struct mp_change, change,
+          value->number = change->offloaded_peak ? change->offloaded_peak : MP_BYTES_UNKNOWN)
 MP_GETTER(get_modules, struct mp_change, change,
           value->number = is_checkpoint(change) ? change->modules : MP_BYTES_UNKNOWN)
 MP_GETTER(get_modules_of, struct mp_change, change,
@@ -474,6 +479,7 @@ const struct mp_column mp_change_columns[] = {
     {NULL, "forward_share", MP_REAL, .get = get_share},
     {NULL, "forward_flops_share", MP_REAL, .get = get_flops_share},
     {NULL, "reentrant_peak_bytes", MP_BYTES, .get = get_reentrant},
+    {NULL, "offloaded_peak_bytes", MP_BYTES, .get = get_offloaded},
     {NULL, "blocks", MP_COUNT, .get = get_blocks},
     {NULL, "stack", .put = put_stack, .only = STACK},
     {NULL},
