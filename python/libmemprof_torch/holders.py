@@ -24,9 +24,10 @@ import sys
 import time
 import types
 
-from libmemprof_torch import (holders_arrays, holders_filled, holders_graphs as graphs, holders_idle, holders_later,
-                              holders_names as naming)
-from libmemprof_torch.holders_names import Edge, mro_of, type_name
+from libmemprof_torch import (holders_arrays, holders_climb as climbing, holders_filled, holders_graphs as graphs,
+                              holders_idle, holders_later, holders_names as naming)
+from libmemprof_torch.holders_names import Edge, PLAIN, mro_of, type_name
+from libmemprof_torch.holders_storages import Storages
 
 BUDGET_NS = 200_000_000
 # Shares of the budget after which the search for tensors, the walk, the climb and the naming end. The rest is for
@@ -37,26 +38,13 @@ OBJECTS_MOST = 3_000_000
 CLOCK_EVERY = 128  # objects between two looks at the clock
 MANY = 4096  # entries of one container, which are visited after all else unless tensors are among them
 LINES_MOST = 16  # holders whose container's line is looked for
-CLIMB_AT_ONCE = 64  # tensors that climb together, and objects whose referrers one call looks for: each is compared with
-# every existing reference
-CLIMB_AS_ONE = 16  # so many objects add at most as much to a call as it takes for none
-CLIMB_MOST = 500  # objects above one
 DEAD_NS, DEAD_PERCENT = 2_000, 10  # for each of the youngest objects; of the budget: the search for what is unreachable
 YOUNG_MOST = 4000  # of them, in a short look
-HOME_MOST = 2000  # objects on the way from one back to it
 LISTED = re.compile(r"[\w.()<>]+\[\*\]")  # the path of a list's entries
 HEAD_START = 8  # levels that one frame's locals are walked before those of the frame that it calls: four attributes
 
-# Objects of these classes refer to nothing that could hold a tensor.
 ELSEWHERE = (type, types.ModuleType, types.FunctionType, types.CodeType, types.FrameType)  # not under the object
-PLAIN = {int, float, complex, bool, str, bytes, bytearray, type(None), type(...), type(NotImplemented), types.CodeType, range,
-         slice, types.BuiltinFunctionType, types.GetSetDescriptorType, types.MemberDescriptorType,
-         types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType, types.ModuleType}
 OURS = naming.OURS
-# The parts of sparse tensors.
-ROWS, COLUMNS = ("crow_indices", "col_indices", "values"), ("ccol_indices", "row_indices", "values")
-PARTS = {"torch.sparse_coo": ("_indices", "_values"), "torch.sparse_csr": ROWS, "torch.sparse_bsr": ROWS,
-         "torch.sparse_csc": COLUMNS, "torch.sparse_bsc": COLUMNS}
 
 
 class _Spent:
@@ -86,17 +74,6 @@ class Block:
         self.address, self.place, self.edge = address, place, edge
 
 
-class _Climb:
-    """Climbs from one tensor to the objects that lead to it: `group`, the tensor first. `below`: by address, what each
-    object refers to on the way down; `held`: addresses of objects with a referrer; `at`: the number of objects in the
-    group whose referrers are known."""
-
-    __slots__ = ("group", "below", "held", "at")
-
-    def __init__(self, tensor):
-        self.group, self.below, self.held, self.at = [tensor], {id(tensor): None}, set(), 0
-
-
 class Look:
     """One look. `blocks` by address of storages is filled; `complete` says whether the look saw everything, `notes`
     what it left out. `wanted`: addresses of storages; None: all. `last`: frames that may have returned. `under`: (name,
@@ -107,11 +84,11 @@ class Look:
                  sees_views=True, census=None, under=None, is_short=False, collects=True):
         self.torch = torch
         self.base = getattr(torch._C, "TensorBase", None) or torch._C._TensorBase
-        self._storage_of = getattr(torch._C, "_data_address", None)  # leaves copy-on-write as it is
+        self._storages = Storages(torch, self.base)
         self._wanted = set(wanted) if wanted is not None else None
         self._saved = saved  # SavedHooks
         self._budget_ns, self._objects_most, self._last = budget_ns, objects_most, last
-        self._under, self.is_short, self._cycle = under, is_short, "cycle" if collects else "cycle off"
+        self._under, self.is_short, self.cycle = under, is_short, "cycle" if collects else "cycle off"
         self._sees_views = sees_views and not is_short  # PyTorch lets other threads run while views are asked for their storages
         self.blocks, self.notes = {}, []
         self._census, self.counted = census, []  # holders_census.Census; (name, value) of what it counted
@@ -136,47 +113,44 @@ class Look:
             self.seconds = self._spent.seconds()
 
     def _forget(self):
-        self._marker = self._found = self._objects = self._order = self._parents = self._edges = self._seen = self._later = None
+        self._marker = self.found = self._objects = self._order = self._parents = self._edges = self.seen = self._later = None
         self._kinds = {}
-        self._tensors = self._names = self._idle = self._left = self._frames = None
-        self._reader = self._made = self._hooked = self._alone = None
+        self.tensors = self._names = self._idle = self.left = self._frames = None
+        self.reader = self._made = None
         self.blocks = {}
 
     def _run(self):
         self._order, self._parents, self._edges = [], [], []  # visited objects, the place of each one's parent, the edge
-        self._seen = {}  # place by address
+        self.seen = {}  # place by address
         self._later = []  # (object, place of the parent) that waits for a later tier
         self._frames, self._last = naming.Frames(self._last), ()
         self._made = None  # (what _made_since() said), where it was asked for
-        self._alone = []  # climbs of tensors that no object of Python refers to
-        self._home_until = None  # when the search for cycles that the collector does not see ends
-        self._hooked = None  # nodes by the addresses of their hooks, where those were asked for
         self._marker = []  # the youngest object there is: what Python lists behind it was made later
         begun = self._spent()
         self._objects = [] if self.is_short else self._by_age() if self._under is None else self._all_under()
-        self._referrers_ns = 2 * (self._spent() - begun)  # one call that looks through all of them
+        referrers_ns = 2 * (self._spent() - begun)  # one call that looks through all of them
         self._frames.read()
         self._kinds = {}
         self._find_tensors()
         self._names, self._idle = naming.Names(self), holders_idle.Idle(self)
-        self._reader = graphs.SavedReader(self.torch, self._saved, self.miss)
-        self._may_read_graph = not self._frames.in_backward
-        if not self._may_read_graph:
+        self.reader = graphs.SavedReader(self.torch, self._saved, self.miss)
+        self.may_read_graph = not self._frames.in_backward
+        if not self.may_read_graph:
             self.miss("a backward pass is running, so graphs were not looked at")
         tiers = self._roots()
         if self.is_short:
             self.miss("to take little of the program's time, the look walked only the program's own names")
             del tiers[1:]
         for number, groups in enumerate(tiers):
-            if not self._left and not self.is_short or not self._walk(groups, number == 0):
+            if not self.left and not self.is_short or not self._walk(groups, number == 0):
                 break
         del tiers, groups
         self._frames.forget()
         self._until = self._budget_ns * CLIMB_PERCENT // 100
-        if self._left or self.is_short:  # else the walk met all tensors, and none is garbage
+        if self.left or self.is_short:  # else the walk met all tensors, and none is garbage
             self._settle_dead(self._unreachable())
-        if self._left and not self.is_short and self._under is None:  # a few calls find more than a longer walk
-            self._climb()
+        if self.left and not self.is_short and self._under is None:  # a few calls find more than a longer walk
+            climbing.Climbs(self, self._spent, self._until, referrers_ns).run()
         if self._stop:
             of_some = f" of some {len(self._objects)}" if self._objects else ""
             self.miss(f"the look was {self._stop} ({self._budget_ns // 1_000_000} ms): {len(self._order)}{of_some} objects")
@@ -218,8 +192,7 @@ class Look:
             tensor = self._order[self.blocks[listed.addresses[0]].place]
             if self.kind_of(type(tensor)) != "tensor" or not naming.dict_of(tensor):
                 continue
-            self._home_until = None
-            home = self._way_home(tensor, True)
+            home = climbing.Climbs(self, self._spent, self._until).way_home(tensor, True)
             start = listed.path
             for each in found if home else ():
                 if each.path.startswith(start):
@@ -265,7 +238,7 @@ class Look:
                     found.append(child)
         return found
 
-    def _made_since(self):
+    def made_since(self):
         """The addresses of objects made since the look began. None: a collection in another thread has moved them among
         older objects."""
         found = set()
@@ -302,7 +275,7 @@ class Look:
 
     def is_own(self, referrer):
         """True if the container belongs to the look."""
-        return self._seen.get(id(referrer)) == -1 and type(referrer) is not dict
+        return self.seen.get(id(referrer)) == -1 and type(referrer) is not dict
 
     def object_at(self, place):
         return self._order[place]
@@ -322,13 +295,13 @@ class Look:
 
     def nodes(self):
         """Graphs that tensors lead to."""
-        return [self.base.grad_fn.__get__(tensor) for tensor in self._found
+        return [self.base.grad_fn.__get__(tensor) for tensor in self.found
                 if not self.base.is_leaf.__get__(tensor) and graphs.has_settled_graph(self.base, tensor)]
 
     def is_alone(self, tensor):
         """True if no other tensor uses its storage."""
-        address = self._tensors.get(id(tensor))
-        return sum(each == address for each in self._tensors.values()) == 1
+        address = self.tensors.get(id(tensor))
+        return sum(each == address for each in self.tensors.values()) == 1
 
     def is_listed(self, found):
         """True if the object is in the list of all objects, which is one more reference to it. The list is from the
@@ -336,7 +309,7 @@ class Look:
         if self.is_short or not gc.is_tracked(found):
             return False
         if self._made is None:
-            self._made = (self._made_since(),)
+            self._made = (self.made_since(),)
         return self._made[0] is not None and id(found) not in self._made[0]
 
     def miss(self, note):
@@ -347,12 +320,11 @@ class Look:
     def out_of_time(self):
         if self._spent() < self._until and len(self._order) < self._objects_most:
             return False
-        if self._spent() >= self._until:
-            self._stop = "out of time"
-        else:
-            self._stop = "out of objects"
-        self.complete = False
+        self.end("out of time" if self._spent() >= self._until else "out of objects")
         return True
+
+    def end(self, why):
+        self._stop, self.complete = why, False
 
     # ---- tensors
 
@@ -395,22 +367,22 @@ class Look:
             classes.extend(type.__subclasses__(cls))
             if self.kind_of(cls) in ("tensor", "storage"):
                 tensor_types.add(cls)
-        self._tensors, self._found, self._left, self._knows_tensors = {}, [], set(), True
+        self.tensors, self.found, self.left, self._knows_tensors = {}, [], set(), True
         self._tensor_types = tensor_types
         until = self._spent() + self._budget_ns * FIND_PERCENT // 100
         asked = {cls for cls in tensor_types if self.kind_of(cls) == "tensor"}
         are_tensors = map(asked.__contains__, map(type, self._objects))
         for found in itertools.compress(self._objects, are_tensors):
-            if len(self._tensors) % CLOCK_EVERY == 0 and self._spent() > until and self._tensors:
+            if len(self.tensors) % CLOCK_EVERY == 0 and self._spent() > until and self.tensors:
                 self._stop, self.complete, self._knows_tensors = "out of time", False, False
                 break
-            for address, _, _ in self._addresses_of(found):
+            for address, _, _ in self._storages.addresses_of(found, self.kind_of(type(found)) == "storage"):
                 if self._wanted is None or address in self._wanted:
-                    self._tensors[id(found)] = address
-                    self._found.append(found)
-                    self._left.add(address)
+                    self.tensors[id(found)] = address
+                    self.found.append(found)
+                    self.left.add(address)
         if self._wanted is not None:
-            self._left = set(self._wanted)
+            self.left = set(self._wanted)
 
     def _youngest(self):
         """The objects made last, as many as there is time to ask, oldest first. Garbage that waits for the collector is
@@ -429,7 +401,7 @@ class Look:
         """By address, the objects that Python's collector would free now, as it finds them: references to them come
         only from one another. Of the youngest objects only; so a part of the garbage may be missing."""
         objects = self._youngest() if self._under is None else []
-        found = collections.Counter(map(id, self._found))
+        found = collections.Counter(map(id, self.found))
         found.update(map(id, objects))
         if objects is not self._objects and self._objects:
             found.update(map(id, objects))  # each is in both lists
@@ -455,11 +427,11 @@ class Look:
             self._objects = self._by_age()
             self._find_tensors()
             self._objects = []
-            self._left -= self.blocks.keys()
-        tensors = [each for each in self._found if id(each) in dead and self._tensors[id(each)] in self._left]
+            self.left -= self.blocks.keys()
+        tensors = [each for each in self.found if id(each) in dead and self.tensors[id(each)] in self.left]
         if not tensors or not self._knows_tensors:
             return
-        used = {self._tensors[id(each)] for each in self._found if id(each) not in dead}
+        used = {self.tensors[id(each)] for each in self.found if id(each) not in dead}
         if not self.complete and not self._add_saved(used, dead):
             return
         above = collections.defaultdict(list)
@@ -468,22 +440,22 @@ class Look:
                 if id(child) in dead:
                     above[id(child)].append(each)
         for tensor in tensors:
-            if self._tensors[id(tensor)] in used:
+            if self.tensors[id(tensor)] in used:
                 continue
             group = [tensor]
             seen = {id(tensor)}
             for each in group:  # and those that are added meanwhile
-                more = [] if len(group) >= CLIMB_MOST else [one for one in above[id(each)] if id(one) not in seen]
+                more = [] if len(group) >= climbing.MOST else [one for one in above[id(each)] if id(one) not in seen]
                 seen.update(map(id, more))
                 group.extend({id(one): one for one in more}.values())
             top = naming.telling(group)
-            if self._tensors[id(tensor)] in self._left and len(group) > 1 and id(top) not in self._seen:
-                self._top(top, Edge(self._cycle, naming.cycle_text(group), None, True))
+            if self.tensors[id(tensor)] in self.left and len(group) > 1 and id(top) not in self.seen:
+                self.top(top, Edge(self.cycle, naming.cycle_text(group), None, True))
 
     def _add_saved(self, used, dead):
         """Adds the storages that the graphs of tensors saved, other than those of garbage. False: not all are known."""
-        nodes = [] if self._may_read_graph else None
-        for each in self._found:
+        nodes = [] if self.may_read_graph else None
+        for each in self.found:
             if not self.base.is_leaf.__get__(each) and id(each) not in dead:
                 if nodes is None or not graphs.has_settled_graph(self.base, each):
                     return False
@@ -496,93 +468,31 @@ class Look:
             if len(seen) % CLOCK_EVERY == 0 and self.out_of_time():
                 return False
             with contextlib.suppress(RuntimeError, AttributeError):
-                for _, saved in self._reader.saved_by(node):
+                for _, saved in self.reader.saved_by(node):
                     if type(saved) not in PLAIN and self.kind_of(type(saved)) == "tensor":
-                        used.update(address for address, _, _ in self._addresses_of(saved))
+                        used.update(address for address, _, _ in self._storages.addresses_of(saved, False))
                 nodes.extend(each for each, _ in graphs.next_functions(self.torch, node))
         return True
-
-    def address_of(self, tensor):
-        """The address of its storage; 0: none."""
-        try:
-            if self._storage_of is not None:
-                return self._storage_of(tensor)
-            address = self.base.data_ptr(tensor)
-            return address - self.base.storage_offset(tensor) * self.base.element_size(tensor) if address else 0
-        except (RuntimeError, NotImplementedError, TypeError, ValueError):
-            return 0
-
-    def _addresses_of(self, found):
-        """(address, owner, the step to it) of each storage under a tensor or a storage. A sparse tensor's storages are
-        under tensors that are made here and dropped again."""
-        if self.kind_of(type(found)) == "storage":
-            address = self._address_of_storage(found)
-            return [(address, found, None)] if address else []
-        address = self.address_of(found)
-        return [(address, found, None)] if address else self._parts_of(found)
-
-    def _address_of_storage(self, storage):
-        """0: none. A storage on the meta device, such as a FakeTensor's, has no memory: PyTorch warns on stderr if
-        somebody reads its address."""
-        base = self.torch._C.StorageBase
-        try:
-            return 0 if base.device.__get__(storage).type == "meta" else base.data_ptr(storage)
-        except (RuntimeError, NotImplementedError, AttributeError):
-            return 0
-
-    def _parts_of(self, tensor):
-        with contextlib.suppress(RuntimeError, NotImplementedError, AttributeError):
-            members = PARTS.get(str(self.base.layout.__get__(tensor)), ())
-            if members:
-                guard = self.torch._C._DisableTorchDispatch()  # until it is dropped
-                parts = [(getattr(self.base, member)(tensor), member) for member in members]
-                del guard
-                return [(self.address_of(part), part, Edge("attribute", f"{member}()")) for part, member in parts]
-        return []
 
     def views(self):
         """(bytes that tensors and arrays use, all bytes) by the address of a storage. A tensor that only its views hold
         uses nothing; a graph may use everything that it saved."""
         used, found = collections.Counter(), {}
-        viewed = {id(self.base._base.__get__(tensor)) for tensor in self._found}
-        for tensor in self._found:
-            if id(tensor) in viewed and self._seen.get(id(tensor), -1) < 0:
+        viewed = {id(self.base._base.__get__(tensor)) for tensor in self.found}
+        for tensor in self.found:
+            if id(tensor) in viewed and self.seen.get(id(tensor), -1) < 0:
                 continue
             with contextlib.suppress(RuntimeError, NotImplementedError, AttributeError):
-                used[self._tensors[id(tensor)]] += self.base.numel(tensor) * self.base.element_size(tensor)
+                used[self.tensors[id(tensor)]] += self.bytes_of(tensor)
         for address, block in self.blocks.items() if self._sees_views else ():
             if self.out_of_time():
                 break
             tensor = self._order[block.place]
             with contextlib.suppress(RuntimeError, NotImplementedError, AttributeError):
-                if id(tensor) not in self._tensors or self.base.requires_grad.__get__(tensor):
+                if id(tensor) not in self.tensors or self.base.requires_grad.__get__(tensor):
                     continue
-                found[address] = (self._bytes_of_array(block.place) or used[address], self._bytes_of_storage(tensor))
+                found[address] = (self._bytes_of_array(block.place) or used[address], self._storages.bytes_of(tensor))
         return found
-
-    def _bytes_of_storage(self, tensor):
-        if not hasattr(self.base, "untyped_storage"):
-            return self.base._storage(tensor).nbytes()
-        # From PyTorch 2 on, a storage that Python has seen is not freed where the interpreter ends. PyTorch makes each
-        # view that fits into the storage, so views find its size.
-        fits, size = self.base.numel(tensor), self.base.element_size(tensor)
-        beyond = fits + 1
-        while self._has_room(tensor, beyond):
-            fits, beyond = beyond, 2 * beyond
-        while beyond - fits > 1:
-            middle = (fits + beyond) // 2
-            fits, beyond = (middle, beyond) if self._has_room(tensor, middle) else (fits, middle)
-        return fits * size
-
-    def _has_room(self, tensor, elements):
-        guard = self.torch._C._DisableTorchDispatch()  # until it is dropped
-        try:
-            self.base.as_strided(tensor, (elements,), (1,), 0)
-            return True
-        except RuntimeError:
-            return False
-        finally:
-            del guard
 
     def _bytes_of_array(self, place):
         """The address of the array that owns the tensor's memory, following bases; 0: none."""
@@ -601,12 +511,12 @@ class Look:
         tiers = [[[]], [[]], [[]]]
         modules = naming.modules()
         for name, module, namespace, tier in modules:  # never met by the way: each is named at its own turn
-            self._seen[id(module)] = self._seen[id(namespace)] = -1
-        self._seen[id(sys.modules)] = -1
-        for ours in (self, self.__dict__, self._objects, self._order, self._parents, self._edges, self._seen, self._later,
-                     self._tensors, self._found, self._left, self.blocks, self._names, self._frames, self.notes, self._kinds,
+            self.seen[id(module)] = self.seen[id(namespace)] = -1
+        self.seen[id(sys.modules)] = -1
+        for ours in (self, self.__dict__, self._objects, self._order, self._parents, self._edges, self.seen, self._later,
+                     self.tensors, self.found, self.left, self.blocks, self._names, self._frames, self.notes, self._kinds,
                      self._marker):
-            self._seen[id(ours)] = -1
+            self.seen[id(ours)] = -1
         own = tiers[0][0]
         if self._under is not None:
             own.extend((value, Edge("global", name)) for name, value in self._under)
@@ -616,7 +526,7 @@ class Look:
                 own.extend((value, Edge("global", key)) for key, value in dict.items(namespace))
         rest = []
         for frame in self._frames.all:
-            self._seen[id(frame.frame)] = -1
+            self.seen[id(frame.frame)] = -1
             groups, depth = tiers[frame.tier], frame.depth if frame.tier == 0 else 0
             groups.extend([] for _ in range(depth + 1 - len(groups)))
             for key, value in frame.locals:
@@ -639,16 +549,16 @@ class Look:
     def _names_of(name, namespace):
         return [(value, Edge("global", f"{name}.{key}")) for key, value in dict.items(namespace) if type(key) is str]
 
-    def _add(self, found, parent, edge):
-        self._seen[id(found)] = len(self._order)
+    def add(self, found, parent, edge):
+        self.seen[id(found)] = len(self._order)
         self._order.append(found)
         self._parents.append(parent)
         self._edges.append(edge)
 
     def _add_roots(self, roots):
         for value, edge in roots:
-            if type(value) not in PLAIN and id(value) not in self._seen:
-                self._add(value, -1, edge)
+            if type(value) not in PLAIN and id(value) not in self.seen:
+                self.add(value, -1, edge)
 
     def _walk(self, groups, is_first):
         """Walks one tier, and what earlier tiers left for it. False: no time is left."""
@@ -656,16 +566,16 @@ class Look:
         waiting, self._later = self._later, []
         self._add_roots(groups.popleft())
         for value, parent, edge in waiting:
-            if id(value) not in self._seen:
-                self._add(value, parent, edge)
-        is_whole = self._visit_from(at, is_first, groups)
+            if id(value) not in self.seen:
+                self.add(value, parent, edge)
+        is_whole = self.visit_from(at, is_first, groups)
         for roots in groups:  # met, if not visited in time
             self._add_roots(roots)
         return is_whole
 
-    def _visit_from(self, at, is_first, groups=()):
+    def visit_from(self, at, is_first, groups=()):
         """`groups`: a deque of later roots, each HEAD_START levels after the one before."""
-        order, parents, edges, seen = self._order, self._parents, self._edges, self._seen
+        order, parents, edges, seen = self._order, self._parents, self._edges, self.seen
         referents, kinds, kind_of = gc.get_referents, self._kinds, self.kind_of
         late, large = collections.deque(), collections.deque()  # places
         # Tensors that only graphs hold are unknown, so a full look walks the program's own objects to the end.
@@ -687,9 +597,9 @@ class Look:
                 below = late.popleft()
                 for child in referents(order[below]):
                     if type(child) not in PLAIN and id(child) not in seen:
-                        self._add(child, below, None)
+                        self.add(child, below, None)
                 continue
-            if at % CLOCK_EVERY == CLOCK_EVERY - 1 and ((found_all and not self._left) or self.out_of_time()):
+            if at % CLOCK_EVERY == CLOCK_EVERY - 1 and ((found_all and not self.left) or self.out_of_time()):
                 return False
             found = order[at]
             cls = type(found)
@@ -702,7 +612,7 @@ class Look:
                 elif kind == "node":
                     self._visit_node(found, at)
                 elif kind == "storage":
-                    self._claim(found, at)
+                    self.claim(found, at)
                 elif kind == "script":
                     self._visit_script(found, at)
                 elif kind == "array":
@@ -750,14 +660,14 @@ class Look:
         return True
 
     def _push(self, found, parent, edge):
-        if found is not None and type(found) not in PLAIN and id(found) not in self._seen:
-            self._add(found, parent, edge)
+        if found is not None and type(found) not in PLAIN and id(found) not in self.seen:
+            self.add(found, parent, edge)
 
-    def _claim(self, found, place, edge=None):
-        for address, _, part in self._addresses_of(found):
+    def claim(self, found, place, edge=None):
+        for address, _, part in self._storages.addresses_of(found, self.kind_of(type(found)) == "storage"):
             if address not in self.blocks and (self._wanted is None or address in self._wanted):
                 self.blocks[address] = Block(address, place, edge or part)
-                self._left.discard(address)
+                self.left.discard(address)
 
     def _visit_script(self, module, at):
         """The collector does not see parameters, buffers and modules that C++ keeps for it."""
@@ -779,22 +689,22 @@ class Look:
 
     def _visit_tensor(self, tensor, at):
         base = self.base
-        self._claim(tensor, at)
+        self.claim(tensor, at)
         try:
             is_leaf = base.is_leaf.__get__(tensor)
             if is_leaf or base.retains_grad.__get__(tensor):
                 self._push(base.grad.__get__(tensor), at, Edge("attribute", "grad"))
-            if not is_leaf and self._may_read_graph and graphs.has_settled_graph(base, tensor):
+            if not is_leaf and self.may_read_graph and graphs.has_settled_graph(base, tensor):
                 self._push(base.grad_fn.__get__(tensor), at, Edge("graph", "grad_fn"))
         except (RuntimeError, AttributeError):
             pass
 
     def _visit_node(self, node, at):
-        if not self._may_read_graph:
+        if not self.may_read_graph:
             return
-        for edge, saved in self._reader.saved_by(node):
+        for edge, saved in self.reader.saved_by(node):
             if type(saved) not in PLAIN and self.kind_of(type(saved)) == "tensor":
-                self._claim(saved, at, edge)
+                self.claim(saved, at, edge)
             else:
                 self._push(saved, at, edge)  # what a hook of the program packed
         try:
@@ -807,217 +717,7 @@ class Look:
 
     # ---- up from tensors that were not reached
 
-    def _climb(self):
-        """Handles storages that no root leads to. Either the walk had no time for them, or they are in a cycle that is
-        not collected yet, or code outside of Python holds them. If several tensors share a storage, one climbs at a
-        time."""
-        was_whole, self._alone = self.complete, []
-        for found in self._found:
-            if self._seen.get(id(found), -1) >= 0:  # met, and not visited in time
-                self._claim(found, self._seen[id(found)])
-        # Tensors with a graph come first: the graph leads to others.
-        waiting = sorted(self._found, key=self.base.is_leaf.__get__)
-        while self._left and waiting and not self.out_of_time():
-            climbs, later = {}, []
-            for found in waiting:
-                address = self._tensors[id(found)]
-                if address in climbs or len(climbs) == CLIMB_AT_ONCE:
-                    later.append(found)
-                elif address in self._left:
-                    climbs[address] = _Climb(found)
-            waiting = later
-            self._climb_together(climbs, was_whole)
-        # The graph of a tensor that was found meanwhile may hold these: the graph of a younger tensor holds older ones.
-        # A cycle holds what hangs below it.
-        alone = sorted(reversed(self._alone), key=lambda climb: self.base.is_leaf.__get__(climb.group[0]))
-        for climb in sorted(alone, key=lambda climb: self._tensors[id(climb.group[0])] not in self._left or
-                            not self._way_home(climb.group[0])):
-            if self._tensors[id(climb.group[0])] in self._left and not self.out_of_time():
-                self._settle(climb, True)
-        self._alone = []
-
-    def _may_ask(self, count):
-        """The number of objects, of `count`, whose referrers one call through all objects has time to find."""
-        count = min(count, CLIMB_AT_ONCE)
-        while count and self._spent() + self._referrers_ns * (CLIMB_AS_ONE + count) // CLIMB_AS_ONE >= self._until:
-            count //= 2
-        if not count:
-            self._stop, self.complete = "out of time", False
-        return 0 if self.out_of_time() else count
-
-    def _climb_together(self, climbs, was_whole):
-        """All tensors climb level by level. A top that one of them has reached is visited before the next level,
-        because other tensors may be below it."""
-        known = {}  # referrers by the address of an object
-        while True:
-            climbs = {address: climb for address, climb in climbs.items()
-                      if address in self._left and not self._rise(climb, known, was_whole)}
-            level = {id(each): each for climb in climbs.values() for each in climb.group[climb.at:] if id(each) not in known}
-            if not level or not self._ask(list(level.values()), known):
-                break
-        for address, climb in climbs.items():
-            if address in self._left and not self.out_of_time():
-                self._settle(climb, False)
-
-    def _ask(self, level, known):
-        """False: there was no time to find all referrers."""
-        at = 0
-        while at < len(level):
-            count = self._may_ask(len(level) - at)
-            if not count:
-                return False
-            part = {id(each): [] for each in level[at:at + count]}
-            begun = self._spent()
-            referrers = gc.get_referrers(*level[at:at + count])
-            ours = self._made_since()
-            if ours is None:
-                self.miss("the collector ran during the look")
-                return False
-            for referrer in referrers:
-                if id(referrer) not in ours and self._seen.get(id(referrer)) != -1:
-                    for child in set(map(id, gc.get_referents(referrer))) & part.keys():
-                        part[child].append(referrer)
-            referrers = None
-            known.update(part)
-            at += count
-            self._referrers_ns = max(self._referrers_ns, (self._spent() - begun) * CLIMB_AS_ONE // (CLIMB_AS_ONE + count))
-        return True
-
-    def _rise(self, climb, known, was_whole):
-        """Follows the referrers that are known. True if the climb ended there."""
-        group, below = climb.group, climb.below
-        while climb.at < len(group) and len(group) < CLIMB_MOST:
-            child = group[climb.at]
-            if id(child) not in known:
-                return False
-            for referrer in known[id(child)]:
-                climb.held.add(id(child))
-                if id(referrer) not in below:
-                    below[id(referrer)] = child
-                    group.append(referrer)
-                place = self._seen.get(id(referrer))
-                if place is not None:
-                    self._connect(place, below[id(referrer)], below)
-                    return True
-            climb.at += 1
-        whole = was_whole and climb.at >= len(group)
-        if whole and len(group) == 1 and self.kind_of(type(group[0])) == "tensor":
-            self._alone.append(climb)
-        else:
-            self._settle(climb, whole)
-        return True
-
-    def _settle(self, climb, whole):
-        """`whole`: every object that leads to the tensor is known."""
-        group = climb.group
-        top = next((each for each in group if id(each) not in climb.held), None)
-        node = self._node_with_hooks(top) if whole and naming.is_of_hooks(top) else None
-        if node is not None:
-            self._connect(self._seen[id(node)], top, climb.below)
-            return
-        if top is not None or not whole:
-            top = group[0] if top is None else top
-            what = ("native" if whole else "lost") + ("" if top is group[0] else " object")
-            saved = self._saved_in_own_graph(top) if whole and top is group[0] else None
-            home = self._way_home(top) if whole and not saved else None
-            self._top(top, Edge("own graph", saved) if saved else Edge("unseen cycle", home) if home else
-                      Edge(what, naming.native_text(top), None, False))
-        else:
-            self._top(naming.telling(group), Edge(self._cycle, naming.cycle_text(group), None, whole))
-
-    def _way_home(self, top, is_named=False):
-        """The shortest way from an object that only native code holds back to it, as a text; None: there is none. Only
-        objects that no name leads to may be on it, unless the object itself is named."""
-        order, above, at, seen = [(top, naming.short_of(top))], [-1], 0, {id(top)}
-        if self._home_until is None:  # for all objects together
-            self._home_until = (self._spent() + self._until) // 2
-        while at < len(order) < HOME_MOST and self._spent() < self._home_until:
-            for child, text in self._references(order[at][0]):
-                if child is top:
-                    way, place = [text], at
-                    while place >= 0:
-                        way.append(order[place][1])
-                        place = above[place]
-                    return naming.way_text(way[::-1])
-                if type(child) in PLAIN or id(child) in seen or not is_named and id(child) in self._seen or \
-                        self.kind_of(type(child)) == "type":
-                    continue
-                seen.add(id(child))
-                order.append((child, text))
-                above.append(at)
-            at += 1
-        return None
-
-    def _references(self, found):
-        """(object, step) of what an object refers to, through C++, too."""
-        base, kind = self.base, self.kind_of(type(found))
-        with contextlib.suppress(RuntimeError, AttributeError):
-            if kind == "tensor":
-                is_leaf = base.is_leaf.__get__(found)
-                if base._is_view(found):
-                    yield base._base.__get__(found), "._base"
-                if is_leaf or base.retains_grad.__get__(found):
-                    yield base.grad.__get__(found), ".grad"
-                if not is_leaf and self._may_read_graph and graphs.has_settled_graph(base, found):
-                    yield base.grad_fn.__get__(found), ".grad_fn"
-            elif kind == "node" and self._may_read_graph:
-                for edge, saved in self._reader.saved_by(found):
-                    yield saved, f".{edge.text}"
-                for function, _ in graphs.next_functions(self.torch, found):
-                    yield function, ""
-                yield graphs.accumulated(found), ".variable"
-                if graphs.may_read_hooks(self.torch):
-                    for hooks in graphs.hooks_of(self.torch, found):
-                        yield hooks, ".hooks"
-        for child in gc.get_referents(found):
-            yield child, naming.reference_text(found, child)
-
-    def _saved_in_own_graph(self, tensor):
-        """The name under which a node of a tensor's own graph holds this very tensor, such as a value that a hook
-        packed; None: no node holds it."""
-        if self.kind_of(type(tensor)) != "tensor" or not self._may_read_graph or self.base.is_leaf.__get__(tensor) or \
-                not graphs.has_settled_graph(self.base, tensor):
-            return None
-        nodes, at = [self.base.grad_fn.__get__(tensor)], 0
-        while at < len(nodes) < CLIMB_MOST and not self.out_of_time():
-            for edge, saved in self._reader.saved_by(nodes[at]):
-                if saved is tensor:
-                    return edge.text
-            with contextlib.suppress(RuntimeError, AttributeError):
-                nodes.extend(each for each, _ in graphs.next_functions(self.torch, nodes[at]) if each is not None)
-            at += 1
-        return None
-
-    def _node_with_hooks(self, hooks):
-        """A visited node with one of the hooks, found in half of the remaining time; None: none of those examined."""
-        if self._hooked is None:
-            self._hooked = {}
-            until = (self._spent() + self._until) // 2
-            for node in self._nodes_to_ask():
-                if self._spent() >= until:
-                    break
-                self._hooked.update((id(each), node) for each in graphs.hooks_of(self.torch, node))
-        return self._hooked.get(id(hooks))
-
-    def _nodes_to_ask(self):
-        if not self._may_read_graph:
-            return ()
-        if not graphs.may_read_hooks(self.torch):
-            self.miss("the program traces or profiles its Python, so hooks of autograd were not looked at")
-            return ()
-        return [each for each in self._order if self.kind_of(type(each)) == "node"]
-
-    def _top(self, found, edge):
+    def top(self, found, edge):
         at = len(self._order)
-        self._add(found, -1, edge)
-        self._visit_from(at, False)
-
-    def _connect(self, place, child, below):
-        """A visited object leads to a tensor that the walk did not reach."""
-        at = len(self._order)
-        while child is not None:
-            if id(child) not in self._seen:
-                self._add(child, place, None)
-            place = self._seen[id(child)]
-            child = below[id(child)]
-        self._visit_from(at, False)
+        self.add(found, -1, edge)
+        self.visit_from(at, False)

@@ -14,6 +14,10 @@ import types
 from libmemprof_torch import loaders
 
 OURS = ("libmemprof", "sitecustomize")
+# Objects of these classes refer to nothing that could hold a tensor.
+PLAIN = {int, float, complex, bool, str, bytes, bytearray, type(None), type(...), type(NotImplemented), types.CodeType, range,
+         slice, types.BuiltinFunctionType, types.GetSetDescriptorType, types.MemberDescriptorType,
+         types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType, types.ModuleType}
 OPTIMIZED = 1  # flag of code: its frames have locals of their own
 HOOKS_END = ("_hooks", "_hook")
 NAMESPACES = ("_parameters", "_buffers", "_modules")  # of torch.nn.Module: attributes, as everybody writes them
