@@ -1,7 +1,7 @@
 /*
- * Holders that keep blocks for longer than the program needs them, whatever the verdict on leaks: garbage that waits for
- * Python's collector, cycles that it cannot see, graphs that outlive their backward pass. One cause may hold blocks of
- * many sites. Pure; the result is the caller's.
+ * Holders that keep blocks for longer than the program needs them, whatever the verdict on leaks: garbage that waits
+ * for Python's collector, cycles that it cannot see, graphs that outlive their backward pass. One cause may hold blocks
+ * of many sites. Pure; the result is the caller's.
  */
 #pragma once
 
@@ -19,7 +19,7 @@ struct mp_held_cause {
     char *root;         /* the part of the path that all blocks share */
     const char *advice; /* mp_holder_advice() */
     uint32_t file, line;
-    uint32_t stack; /* the site with most bytes */
+    uint32_t stack;         /* the site with most bytes */
     uint64_t blocks, bytes; /* at the moment */
     uint64_t site_bytes;    /* of that site */
 };

@@ -24,6 +24,7 @@ void mp_pinned_cache_find(const struct mp_model *model, struct mp_pinned_cache *
             continue;
         cache->bytes += bytes;
         cache->blocks++;
+        if (bytes > (1 << 20) && !(bytes & (bytes - 1))) cache->rounded += bytes;
         if (looked && !is_held(model, block, look)) cache->unused += bytes;
     }
 }

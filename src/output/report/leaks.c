@@ -370,6 +370,7 @@ static void put_pinned_cache(struct mp_json *json, const struct mp_model *model)
     mp_json_object(json, "pinned_cache");
     mp_json_number(json, "bytes", cache.bytes);
     mp_json_number(json, "blocks", cache.blocks);
+    mp_json_number(json, "rounded_bytes", cache.rounded);
     mp_json_known(json, "unused_bytes", cache.unused);
     mp_json_end_object(json);
 }
@@ -387,6 +388,12 @@ void mp_pinned_cache_text(struct mp_text *text, const struct mp_model *model)
     if (cache.unused != MP_BYTES_UNKNOWN && cache.unused)
         mp_say(text, "; no tensor used %s of it", mp_bytes(cache.unused));
     mp_say(text, ": it rounds requests up to powers of two, and keeps freed blocks\n");
+    if (cache.rounded)
+        mp_say(
+            text,
+            "  up to half of %s was not asked for: PYTORCH_CUDA_ALLOC_CONF=pinned_max_round_threshold_mb:1 stops that, "
+            "from PyTorch 2.13 on\n",
+            mp_bytes(cache.rounded));
     if (cache.unused != MP_BYTES_UNKNOWN && cache.unused)
         mp_say(text,
                "  make pinned buffers once and use them again; torch._C._host_emptyCache() gives unused ones back\n");
