@@ -202,7 +202,11 @@ CUresult soft_copy(uint64_t to, uint64_t from, uint64_t bytes)
     } else if (!from_device) {
         memmove((void *)(uintptr_t)to, data, bytes);
     } else if (bytes <= answer.bytes) {
+        uint64_t whole = 0;
         memcpy((void *)(uintptr_t)to, answer.data, bytes);
+        memcpy(&whole, answer.data, answer.bytes == sizeof whole ? sizeof whole : 0);
+        /* repeat_interleave() up to 2.9 first reads a truth, then the count that is the answer: 256 is true, too. */
+        if (bytes == 1 && answer.bytes == sizeof whole) *(unsigned char *)(uintptr_t)to = whole != 0;
         soft_read_back(bytes, answer.source);
     } else if (kept) {
         memcpy((void *)(uintptr_t)to, data, bytes);
