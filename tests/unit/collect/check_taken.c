@@ -254,7 +254,7 @@ static const struct refused {
 static void check_refused(const struct refused *test)
 {
     struct mp_recording *recording = begin();
-    atomic_store(&recording->spool.header->has_cuda_allocator, test->loaded);
+    atomic_store(&recording->spool.header->seen.has_cuda_allocator, test->loaded);
     for (const struct happening *at = test->all; at->ms; at++)
         play(recording, at);
     size_t asked = recording->ooms.requests.count;
@@ -283,7 +283,7 @@ START_TEST(a_refusal_on_no_track_is_nobodys)
 {
     struct mp_recording *recording = begin();
     struct mp_error error;
-    atomic_store(&recording->spool.header->has_cuda_allocator, 1);
+    atomic_store(&recording->spool.header->seen.has_cuda_allocator, 1);
     for (uint16_t track = 0; track < 3 * NONE; track++) {
         struct mp_event oom = {.type = MP_EVENT_OOM, .time_ns = track * 20000 * MS, .track = track, .thread = track};
         recording->ooms.looked_at = 0;
