@@ -65,8 +65,8 @@ static bool keeps_graphs(const struct mp_holders *holders, const struct mp_holde
 static void leak_keep(const struct mp_holders *holders, const uint32_t *stacks, struct mp_leak_finding *finding)
 {
     const struct mp_holder *holder = holder_of(holders, finding->held);
-    if (finding->regrown || !mp_leak_is_leak(finding) || !holder || keeps_graphs(holders, holder) ||
-        !are_all_held(holders, stacks, finding, is_read_later))
+    if (finding->regrown || !mp_leak_is_leak(finding) || !holder || !is_read_later(holder, finding) ||
+        keeps_graphs(holders, holder) || !are_all_held(holders, stacks, finding, is_read_later))
         return;
     mp_holder_later(holder, &finding->read_line);
     finding->class = MP_LEAK_KEPT;
