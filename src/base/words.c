@@ -52,7 +52,8 @@ const char *mp_language_name(unsigned language)
 
 const char *mp_role_name(unsigned role)
 {
-    static const char *const names[] = {"none", "parameter", "gradient", "optimizer_state", "buffer", "input", "kv_cache"};
+    static const char *const names[] = {"none",   "parameter", "gradient", "optimizer_state",
+                                        "buffer", "input",     "kv_cache"};
     return NAME(names, role);
 }
 

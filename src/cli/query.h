@@ -47,8 +47,8 @@ void mp_query_hold(struct mp_query *query, const struct mp_peak *peak);
 /* Writes query->text or query->json, reports on stderr what the recording lacks, and frees the query. `status` is the
  * command's exit status so far; after an error, nothing is written. Returns the exit status. */
 int mp_query_finish(struct mp_query *query, int status);
-/* Prints a message if the folder has recordings of the same command's other processes (run.PID.mp next to run.mp), since
- * the answer of `command` is for one of them. */
+/* Prints a message if the folder has recordings of the same command's other processes (run.PID.mp next to run.mp),
+ * since the answer of `command` is for one of them. */
 void mp_query_note_others(const struct mp_query *query, const char *command);
 /* Does the same as mp_query_finish() for a command that has already written its output. */
 int mp_query_end(struct mp_query *query, int status);

@@ -78,9 +78,8 @@ static bool names(const struct mp_invocation *invocation, const char *subject)
 
 char **mp_probing_plan_words(const struct mp_invocation *invocation, bool stacks, const char *path)
 {
-    static const enum mp_option passed[] = {MP_OPT_DEVICE,   MP_OPT_DEVICES,    MP_OPT_VALUES,
-                                            MP_OPT_SELECTED, MP_OPT_WORLD_SIZE, MP_OPT_RANK,
-                                            MP_OPT_READY_WITHIN};
+    static const enum mp_option passed[] = {MP_OPT_DEVICE,     MP_OPT_DEVICES, MP_OPT_VALUES,      MP_OPT_SELECTED,
+                                            MP_OPT_WORLD_SIZE, MP_OPT_RANK,    MP_OPT_READY_WITHIN};
     const char *const own[] = {"memprof",
                                "plan",
                                "--quiet",

@@ -107,7 +107,7 @@ enum mp_status mp_writer_exit(struct mp_writer *writer, const struct mp_exit *ho
  * numbers begin above 0, in a file whose start says so (starts_late). */
 void mp_writer_lost(struct mp_writer *writer, uint64_t chunks, uint64_t next_block);
 
-uint64_t mp_writer_bytes(const struct mp_writer *writer);  /* written so far */
+uint64_t mp_writer_bytes(const struct mp_writer *writer); /* written so far */
 /* True if another file is at `path` than the writer's; false if none is there. */
 bool mp_writer_is_replaced(const struct mp_writer *writer, const char *path);
 uint64_t mp_writer_memory(const struct mp_writer *writer); /* bytes of memory in use */

@@ -26,8 +26,8 @@ enum mp_record_type {
                                 * mp_reading_kind */
     MP_RECORD_OPERATOR = 71,   /* no question: an operator of PyTorch has ended. `name`: its name; `stack`: string id of the
                                 * node of backward that runs it; `address`: string id of the path of the module
-                                * that runs; `moment_ns`: when it began, on the clock of time_ns; `bytes`: the number of its tensors, which follow in further records of the
-                                * ring; `kind`: a number that these repeat */
+                                * that runs; `moment_ns`: when it began, on the clock of time_ns; `bytes`: the number of its
+                                * tensors, which follow in further records of the ring; `kind`: a number that these repeat */
     MP_RECORD_TENSORS = 72,    /* no question: up to four tensors. Addresses of their storages: `address`, `bytes`,
                                 * total_allocated, total_reserved (0: no further one). String ids of their shapes:
                                 * `name`, `stack`, low and high half of `moment_ns`. `track`: four bits of enum

@@ -25,7 +25,7 @@
 #define LISTS_OF_ADAM (MP_FACT_LISTS | MP_FACT_ADAM)
 #define SMALL_STATE   4096 /* elements: both libraries keep a smaller state as it is */
 #define SCALED        256  /* elements with a scale of their own */
-#define ROOM_OF_ROWS  3    /* copies of a gradient's rows in a step of SparseAdam, measured with PyTorch 2.6 */
+#define ROOM_OF_ROWS  3    /* copies of a gradient's rows in a step of SparseAdam, measured with PyTorch 1.13 */
 
 /*
  * A training needs gradients from backward to the end of the optimizer's step, and activations from forward to

@@ -1,4 +1,5 @@
-/* CUPTI's own records of memory and pools: they add variables of modules and sizes of pools, and check the callbacks. */
+/* CUPTI's own records of memory and pools: they add variables of modules and sizes of pools, and check the callbacks.
+ */
 #pragma once
 
 #include <stdbool.h>

@@ -51,8 +51,8 @@ static void *find(void *to, const char *name)
 
 void mp_exec_start(void)
 {
-    (void)(FIND(execve) && FIND(execvpe) && FIND(fexecve) && FIND(posix_spawn) && FIND(posix_spawnp) &&
-           FIND(system) && FIND(popen));
+    (void)(FIND(execve) && FIND(execvpe) && FIND(fexecve) && FIND(posix_spawn) && FIND(posix_spawnp) && FIND(system) &&
+           FIND(popen));
     (void)FIND(execveat); /* not before glibc 2.34 */
 }
 

@@ -15,7 +15,6 @@
 #include "capture/core/session.h"
 #include "capture/native/frame_rule.h"
 #include "capture/native/loaded.h"
-#include "capture/native/loaded.h"
 #include "capture/native/walk_libunwind.h"
 #include "wire/config.h"
 

@@ -13,9 +13,9 @@
 #include "model/load.h"
 #include "model/module_path.h"
 #include "model/track.h"
-#include "output/report/view.h"
 #include "output/report/frag.h"
 #include "output/report/sites.h"
+#include "output/report/view.h"
 
 /* ---- the lines printed on stderr when an allocator has run out of memory ---- */
 

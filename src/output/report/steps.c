@@ -3,9 +3,9 @@
 #include "base/memory.h"
 #include "base/units.h"
 #include "output/report/columns.h"
-#include "output/report/view.h"
 #include "output/report/coverage.h"
 #include "output/report/steps.h"
+#include "output/report/view.h"
 
 /* The first row shown, of `count`: a limit leaves the last rows, since recent steps say most. */
 static size_t first_shown(size_t count, const struct mp_view *view)

@@ -27,9 +27,9 @@ struct mp_view {
     const char *filter; /* as written by the user; NULL: none */
     struct mp_grouping grouping;
     struct mp_window window;
-    bool outstanding; /* leaks: list blocks that were never freed */
-    bool verbose;     /* leaks: the reasons of each finding, and the constants of the rules */
-    bool sizes;       /* info: what takes the file's bytes */
+    bool outstanding;                    /* leaks: list blocks that were never freed */
+    bool verbose;                        /* leaks: the reasons of each finding, and the constants of the rules */
+    bool sizes;                          /* info: what takes the file's bytes */
     const struct mp_holders *holders;    /* of the peak's blocks; NULL: not looked for */
     const struct mp_held_causes *causes; /* likewise */
 };

@@ -380,7 +380,7 @@ static void put_uses(void)
     for (size_t block = 0; block < born.count; block++) {
         struct mp_block_use row = {.time_ns = born.at[block].time_ns,
                                    .block = block,
-                                   .operator = (uint32_t)(TEXTS + block % 2),
+                                   .operator=(uint32_t)(TEXTS + block % 2),
                                    .shape = block % 5 ? (uint32_t)(TEXTS + 3 + block % 7 / 5) : 0,
                                    .module = block % 4 ? (uint32_t)(LAYER + block % 3) : 0,
                                    .how = MP_USE_MADE | (block % 5 ? MP_USE_OUTPUT : 0)};

@@ -11,14 +11,23 @@
 static uint64_t sum_of(struct memprof_recording *run, const struct memprof_table *table)
 {
     uint64_t sum = 0;
-    for (const struct memprof_column *column = table->columns; column < table->columns + table->column_count; column++) {
+    for (const struct memprof_column *column = table->columns; column < table->columns + table->column_count;
+         column++) {
         for (size_t row = 0; row < table->rows; row++) {
             size_t length;
             switch (column->type) {
-            case MEMPROF_U8: sum += ((const uint8_t *)column->values)[row]; break;
-            case MEMPROF_U32: sum += ((const uint32_t *)column->values)[row]; break;
-            case MEMPROF_U64: sum += ((const uint64_t *)column->values)[row]; break;
-            case MEMPROF_I64: sum += (uint64_t)((const int64_t *)column->values)[row]; break;
+            case MEMPROF_U8:
+                sum += ((const uint8_t *)column->values)[row];
+                break;
+            case MEMPROF_U32:
+                sum += ((const uint32_t *)column->values)[row];
+                break;
+            case MEMPROF_U64:
+                sum += ((const uint64_t *)column->values)[row];
+                break;
+            case MEMPROF_I64:
+                sum += (uint64_t)((const int64_t *)column->values)[row];
+                break;
             case MEMPROF_TEXT:
                 memprof_read_text(run, ((const uint32_t *)column->values)[row], &length);
                 sum += length;
@@ -57,7 +66,8 @@ int main(int count, char **arguments)
         const struct memprof_table *table = memprof_read_table(run, *name, why);
         printf("%s %zu %" PRIu64 "\n", *name, table->rows, sum_of(run, table));
     }
-    if (memprof_read_table(run, "no such table", why) || memprof_read_column(memprof_read_table(run, "blocks", why), "x"))
+    if (memprof_read_table(run, "no such table", why) ||
+        memprof_read_column(memprof_read_table(run, "blocks", why), "x"))
         return 1;
     memprof_read_close(run);
     return 0;
