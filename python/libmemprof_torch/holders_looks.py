@@ -120,7 +120,7 @@ class Looks(Waking):
         self._mode = getattr(torch._C, "_get_torch_function_mode", lambda: None)  # 1.13: it is not to be turned off
         self._looking = self._off = self._ended = False
         self._began_in = os.getpid()
-        self._began_ns, self._was_short = time.monotonic_ns(), False  # the last look lacked time
+        self._began_ns, self._was_short = (time.monotonic_ns(), time.process_time_ns()), False  # the last look lacked time
         self._puts = 0  # times in a row that a look was put off
         self.budget_ns, self.at_steps = holders.BUDGET_NS, False  # --holders was given
         self.is_usual = True  # --budget was not given
@@ -137,8 +137,11 @@ class Looks(Waking):
 
     def _more_ns(self):
         """After a look without enough time, the next one may take 1 % of the time that the program has run."""
-        ran_ns = time.monotonic_ns() - self._began_ns
-        return min(END_NS, ran_ns // 100) if self._was_short and self.is_usual else 0
+        return min(END_NS, self._ran_ns() // 100) if self._was_short and self.is_usual else 0
+
+    def _ran_ns(self):
+        """As long as the program has computed, and not longer than by the clock."""
+        return min(time.monotonic_ns() - self._began_ns[0], time.process_time_ns() - self._began_ns[1])
 
     def look_where_threads_go_on(self):
         """Python waits for threads before it calls atexit. A thread may wait until an object that main() made is freed,
@@ -179,7 +182,7 @@ class Looks(Waking):
             return END_OF_PLAN_NS
         if self.at_steps or self._is_forked():
             return max(due_ns, END_NS) if self.at_steps and self.is_usual else due_ns or self.budget_ns
-        return max(self.budget_ns, min(END_NS, (time.monotonic_ns() - self._began_ns) * END_PERCENT // 100))
+        return max(self.budget_ns, min(END_NS, self._ran_ns() * END_PERCENT // 100))
 
     def _is_forked(self):
         return os.getpid() != self._began_in

@@ -101,9 +101,19 @@ uint64_t mp_clock_realtime_ns(void)
     return ns_of(CLOCK_REALTIME);
 }
 
-uint64_t mp_clock_thread_ns(void)
+static uint64_t computed_ns(clockid_t clock)
 {
     struct timespec now = {0};
-    (void)by_system_call(CLOCK_THREAD_CPUTIME_ID, &now);
+    (void)by_system_call(clock, &now);
     return (uint64_t)now.tv_sec * MP_NS_PER_SECOND + (uint64_t)now.tv_nsec;
+}
+
+uint64_t mp_clock_thread_ns(void)
+{
+    return computed_ns(CLOCK_THREAD_CPUTIME_ID);
+}
+
+uint64_t mp_clock_process_ns(void)
+{
+    return computed_ns(CLOCK_PROCESS_CPUTIME_ID);
 }

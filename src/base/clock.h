@@ -18,3 +18,5 @@ uint64_t mp_clock_realtime_ns(void);
 
 /* The time that the calling thread has computed, which a busy machine does not change. */
 uint64_t mp_clock_thread_ns(void);
+/* The time that all threads of the process have computed. The kernel adds it up, thread by thread. */
+uint64_t mp_clock_process_ns(void);

@@ -12,13 +12,14 @@
 #include "capture/core/recorder.h"
 #include "capture/python/asker.h"
 
-#define FIRST_STEPS    8 /* fewer steps do not show a leak */
-#define ASKED_EVERY_NS (100 * MP_NS_PER_MS)
-#define FIRST_BLOCKS   32
-#define GROWN          8 /* a peak higher by 1/GROWN than the one before makes a look due */
-#define PEAK_LEAST     (1 << 20)
-/* All looks at steps, blocks and peaks together take at most 1/SHARE of the time: 1 % of a run, and 10 % of a plan,
- * whose time is not the user's. */
+#define FIRST_STEPS       8 /* fewer steps do not show a leak */
+#define ASKED_EVERY_NS    (100 * MP_NS_PER_MS)
+#define COMPUTED_EVERY_NS (10 * MP_NS_PER_MS)
+#define FIRST_BLOCKS      32
+#define GROWN             8 /* a peak higher by 1/GROWN than the one before makes a look due */
+#define PEAK_LEAST        (1 << 20)
+/* All looks at steps, blocks and peaks together take at most 1/SHARE of the time that the program has computed: 1 % of
+ * a run, and 10 % of a plan, whose time is not the user's. */
 #define SHARE_OF_RUN  100
 #define SHARE_OF_PLAN 10
 /* A shorter program is taken for one of so many seconds: with --holders its looks may take 1 s, without 0.2 s.
@@ -37,8 +38,11 @@ static struct mp_asker asker;
 static _Atomic uint32_t steps, ooms;
 static atomic_bool step_due, oom_due;
 static _Atomic int64_t blocks, next_blocks = FIRST_BLOCKS, live_bytes, next_peak = PEAK_LEAST;
-/* When the shim began, and times of looks as the thread's own: when one began, all of them, the last of each kind. */
-static _Atomic uint64_t began_ns, look_began_ns, spent_ns, took_ns[2];
+/* When the shim began, by both clocks, and times of looks as the thread's own: when one began, all of them, the last of
+ * each kind. */
+static _Atomic uint64_t began_ns, process_began_ns, look_began_ns, spent_ns, took_ns[2];
+static _Atomic uint64_t process_read_at,
+    process_ns;                                    /* the process's clock is dear: it is read every COMPUTED_EVERY_NS */
 static _Atomic uint64_t ran_at_look, ran_at_whole; /* how long the program had run */
 static atomic_bool is_forked;
 static atomic_bool is_short;        /* the running look is */
@@ -53,9 +57,24 @@ static bool has_share(void)
     return mp_session.config.holders_share;
 }
 
+/* How long the program has run: as long as it has computed, since on a busy machine the clock alone would give looks
+ * more than their share of its work. Not longer than by the clock, as several threads compute at once. */
 static uint64_t ran_ns(void)
 {
-    return mp_clock_monotonic_ns() - atomic_load(&began_ns);
+    uint64_t now = mp_clock_monotonic_ns(), ran = now - atomic_load(&began_ns);
+    if (now - atomic_load(&process_read_at) >= COMPUTED_EVERY_NS) {
+        atomic_store(&process_read_at, now);
+        atomic_store(&process_ns, mp_clock_process_ns());
+    }
+    uint64_t computed = atomic_load(&process_ns) - atomic_load(&process_began_ns);
+    return computed < ran ? computed : ran;
+}
+
+static void begin(void)
+{
+    atomic_store(&began_ns, mp_clock_monotonic_ns());
+    atomic_store(&process_began_ns, mp_clock_process_ns());
+    atomic_store(&process_read_at, 0);
 }
 
 /* True if another look of so many nanoseconds keeps all looks within their share. */
@@ -131,14 +150,14 @@ void mp_holders_record(const uint64_t *addresses, size_t count, int kind, int ce
 void mp_holders_forked(bool inside)
 {
     (void)inside;
-    atomic_store(&began_ns, mp_clock_monotonic_ns());
+    begin();
     atomic_store(&spent_ns, 0);
     atomic_store(&is_forked, true);
 }
 
 int mp_holders_ask(int (*ask)(void *), void *context)
 {
-    atomic_store(&began_ns, mp_clock_monotonic_ns());
+    begin();
     mp_asker_set(&asker, ask, context);
     bool at_steps = mp_session_recording() && mp_session.config.holders;
     int given = mp_session.config.holders_share ? 0 : MP_HOLDERS_GIVEN;
