@@ -33,7 +33,7 @@ def run(what, number):
     peak = torch.empty(1 << 20, device="cuda").fill_(1)
     total = total + peak.sum()
     del peak
-    for _ in range(1000):  # the lists have ended to grow
+    for _ in range(5000):  # the lists have ended to grow; longer than a look for holders between two of their uses
         total = total + 1
     try:
         for tensor in again:
