@@ -233,7 +233,7 @@ class Look:
             if len(found) >= self._objects_most or self._spent() > self._until:
                 break
             for child in gc.get_referents(each) if type(each) not in PLAIN else ():
-                if id(child) not in seen and not isinstance(child, ELSEWHERE) and type(child) not in PLAIN:
+                if id(child) not in seen and not issubclass(type(child), ELSEWHERE) and type(child) not in PLAIN:
                     seen.add(id(child))
                     found.append(child)
         return found

@@ -52,7 +52,7 @@ class Arrays:
         self._order, self._paths, self._seen = [], [], set()
 
     def _add(self, found, path):
-        if type(found) not in PLAIN and id(found) not in self._seen and not isinstance(found, LEAVES):
+        if type(found) not in PLAIN and id(found) not in self._seen and not issubclass(type(found), LEAVES):
             self._seen.add(id(found))
             self._order.append(found)
             self._paths.append(path)
