@@ -10,19 +10,28 @@ import bed
 
 GIB = {"SOFTGPU_MEMORY": 1 << 30}
 EXPANDABLE = {**GIB, "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
-# Programs of one process, and its variables.
-PROCESSES = {
-    "by_default": ([*(["train", what] for what in ("mlp", "transformer", "conv", "amp", "checkpoint", "double", "streams",
-                                                   "threads", "emptied")), ["graph"], ["stress", 1, 1, 2000], ["mempool"]], GIB),
-    "expandable": ([["train", "transformer"], ["graph"], ["stress", 2, 1, 1500]], EXPANDABLE),
-    "roundup": ([["stress", 3, 1, 800]], {"PYTORCH_CUDA_ALLOC_CONF": "roundup_power2_divisions:4"}),
-    "max_split": ([["stress", 4, 1, 800]], {**GIB, "PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:32"}),
+# Each program alone, as other tests run it: its file, its arguments, its variables.
+PROGRAMS = {
+    **{what: ("train", (what,), GIB) for what in ("mlp", "transformer", "conv", "amp", "checkpoint", "double", "streams",
+                                                  "threads", "emptied")},
+    "graph": ("graph", (), GIB),
+    "stress": ("stress", (1, 1, 2000), GIB),
+    "mempool": ("mempool", (), GIB),
+    "expandable": ("train", ("transformer",), EXPANDABLE),
+    "expandable_graph": ("graph", (), EXPANDABLE),
+    "stress_expandable": ("stress", (2, 1, 1500), EXPANDABLE),
+    "roundup": ("stress", (3, 1, 800), {"PYTORCH_CUDA_ALLOC_CONF": "roundup_power2_divisions:4"}),
+    "max_split": ("stress", (4, 1, 800), {**GIB, "PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:32"}),
 }
+# Programs with the same variables, in order, are one process here.
+PROCESSES = {}
+for name_, (file_, arguments_, variables_) in PROGRAMS.items():
+    PROCESSES.setdefault(tuple(variables_.items()), []).append((name_, [file_, *arguments_]))
 
 
 class Allocations(bed.TestCase):
-    def compare(self, name):
-        programs, variables = PROCESSES[name]
+    def compare(self, key):
+        programs, variables = [program for _, program in PROCESSES[key]], dict(key)
         own = self.execute(bed.together(*programs[:-1], then=programs[-1]), history=True, **variables)
         self.assert_totals(own)
         self.assert_trace(own)
@@ -43,8 +52,8 @@ class Allocations(bed.TestCase):
                          sum(entry["action"] == "segment_free" for entry in conf["trace"]))
 
 
-for name_ in PROCESSES:
-    setattr(Allocations, f"test_{name_}", lambda self, name=name_: self.compare(name))
+for key_, programs_ in PROCESSES.items():
+    setattr(Allocations, f"test_{programs_[0][0]}", lambda self, key=key_: self.compare(key))
 
 if __name__ == "__main__":
     bed.main()
