@@ -5,7 +5,7 @@
  * with seccomp's strict mode every system call but four. The recorder keeps to that, or the program would end by it.
  * Other ways to the same (a system call of the program's own) are not seen.
  *
- * shm_open(): the collector is told which files in /dev/shm the program made, since nothing shows that later.
+ * shm_open(): the collector must know which files in /dev/shm the program made, since nothing shows that later.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -18,8 +18,8 @@
 #define FIRST_BLOCKS      32
 #define GROWN             8 /* a peak higher by 1/GROWN than the one before makes a look due */
 #define PEAK_LEAST        (1 << 20)
-/* All looks at steps, blocks and peaks together take at most 1/SHARE of the time that the program has computed: 1 % of
- * a run, and 10 % of a plan, whose time is not the user's. */
+/* All looks at steps, blocks and peaks together take at most 1/SHARE of the time that the program has computed. In a
+ * plan, whose time is not the user's, the share is larger. */
 #define SHARE_OF_RUN  100
 #define SHARE_OF_PLAN 10
 /* A shorter program is taken for one of so many seconds: with --holders its looks may take 1 s, without 0.2 s.
@@ -38,11 +38,11 @@ static struct mp_asker asker;
 static _Atomic uint32_t steps, ooms;
 static atomic_bool step_due, oom_due;
 static _Atomic int64_t blocks, next_blocks = FIRST_BLOCKS, live_bytes, next_peak = PEAK_LEAST;
-/* When the shim began, by both clocks, and times of looks as the thread's own: when one began, all of them, the last of
- * each kind. */
-static _Atomic uint64_t began_ns, process_began_ns, look_began_ns, spent_ns, took_ns[2];
-static _Atomic uint64_t process_read_at,
-    process_ns;                                    /* the process's clock is dear: it is read every COMPUTED_EVERY_NS */
+static _Atomic uint64_t began_ns, process_began_ns; /* when the shim began, by both clocks */
+/* The process's clock is slow to read, so its last reading is kept for COMPUTED_EVERY_NS. */
+static _Atomic uint64_t process_read_at, process_ns;
+/* Times of looks, by the thread's own clock: when one began, all of them, the last of each kind. */
+static _Atomic uint64_t look_began_ns, spent_ns, took_ns[2];
 static _Atomic uint64_t ran_at_look, ran_at_whole; /* how long the program had run */
 static atomic_bool is_forked;
 static atomic_bool is_short;        /* the running look is */
