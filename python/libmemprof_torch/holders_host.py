@@ -36,7 +36,8 @@ class HostLooks(holders_looks.Waking):
         """PyTorch's looks take over."""
         self._off = True
         atexit.unregister(self.look_at_the_end)
-        if self._wakes:
+        self.see_who_is_woken()  # the program may have put a handler of its own there
+        if self._wakes and threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGURG, signal.SIG_DFL)
 
     def look_if_due(self):
