@@ -23,6 +23,17 @@ def allocators():
     return [None] + [path for pattern in patterns for path in sorted(glob.glob(f"/usr/lib/*/{pattern}"))[:1]]
 
 
+# Names that shm_open() takes or refuses, at the lengths where glibc's answers change.
+NAMES = """import ctypes, os
+library, folder, own = ctypes.CDLL(None, use_errno=True), f"memprof-test-{os.getppid()}", os.O_RDWR
+os.mkdir("/dev/shm/" + folder)
+for name in ["", "/", "/a/b", "/" + folder, "//none", *("/" + "x" * length for length in (253, 255, 256, 259, 260, 5000))]:
+    ctypes.set_errno(0)
+    print(len(name), library.shm_open(name.encode(), own, 0o600), ctypes.get_errno())
+os.rmdir("/dev/shm/" + folder)
+"""
+
+
 class Host(harness.TestCase):
     def record(self, *command, options=("--host",), env=None):
         path = self.folder / "host.mp"
@@ -76,6 +87,13 @@ class Host(harness.TestCase):
             result = harness.memprof("snapshot", "-o", self.folder / "maps.mp", "--force", *options, "--",
                                      sys.executable, "-c", look)
             self.assertEqual(result.stdout.split(), [there])
+
+    def test_shm_open_answers_as_the_librarys_own(self):
+        program = self.folder / "names.py"
+        program.write_text(NAMES)
+        own = subprocess.run([sys.executable, program], capture_output=True, text=True, check=True).stdout
+        recorded = harness.memprof("snapshot", "-o", self.folder / "run.mp", "--force", "--", sys.executable, program)
+        self.assertEqual(recorded.stdout, own)
 
     def test_small_programs_have_no_file(self):
         path = self.folder / "shell.mp"

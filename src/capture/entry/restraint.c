@@ -59,17 +59,17 @@ __attribute__((visibility("default"))) int shm_open(const char *name, int flags,
 int shm_open(const char *name, int flags, mode_t mode)
 {
     static const char folder[] = "/dev/shm/";
-    char path[sizeof folder + NAME_MAX];
+    char path[sizeof folder + NAME_MAX + 4]; /* as in glibc */
     name += strspn(name, "/");
     size_t length = strlen(name);
-    if (!length || length >= NAME_MAX || strchr(name, '/')) {
+    if (!length || length > NAME_MAX + 4 || strchr(name, '/')) {
         errno = EINVAL;
         return -1;
     }
     memcpy(path, folder, sizeof folder - 1);
     memcpy(path + sizeof folder - 1, name, length + 1);
     int fd = (int)mp_syscall(SYS_openat, AT_FDCWD, path, flags | O_NOFOLLOW | O_CLOEXEC, mode);
-    int error = errno;
+    int error = fd < 0 && errno == EISDIR ? EINVAL : errno;
     if (fd >= 0 && flags & O_CREAT && mp_session_recording()) tell_made(fd);
     errno = error;
     return fd;
