@@ -29,7 +29,7 @@ library, folder, own = ctypes.CDLL(None, use_errno=True), f"memprof-test-{os.get
 os.mkdir("/dev/shm/" + folder)
 for name in ["", "/", "/a/b", "/" + folder, "//none", *("/" + "x" * length for length in (253, 255, 256, 259, 260, 5000))]:
     ctypes.set_errno(0)
-    print(len(name), library.shm_open(name.encode(), own, 0o600), ctypes.get_errno())
+    print(library.shm_open(name.encode(), own, 0o600), ctypes.get_errno())
 os.rmdir("/dev/shm/" + folder)
 """
 
