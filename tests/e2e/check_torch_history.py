@@ -108,6 +108,8 @@ class History(harness.TestCase):
         self.assertIn("was requested; PyTorch's allocator rounded that up by",
                       harness.memprof("peak", self.snapshot, "--track", "cuda:0/torch").stdout)
         self.assertEqual({site["group"] for site in peak["sites"]}, {"0", str(0x7fff12345678)})
+        self.assertIn("  0x7fff12345678", harness.memprof("peak", self.snapshot, "--track", "cuda:0/torch", "--group",
+                                                           "stream").stdout)
 
     def test_replays_are_exact(self):
         """A replay with the recorded settings, written differently, reserves exactly the recorded bytes."""

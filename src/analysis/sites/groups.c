@@ -209,8 +209,7 @@ uint32_t mp_groups_of_block(struct mp_groups *groups, uint32_t block, uint64_t b
         break;
     case MP_GROUP_STREAM:
         if (mp_placed(groups->placements.stream, block) != MP_PLACE_UNKNOWN)
-            mp_buffer_printf(text, groups->placements.stream[block] < 4096 ? "%llu" : "%#llx",
-                             (unsigned long long)groups->placements.stream[block]);
+            mp_buffer_printf(text, "%llu", (unsigned long long)groups->placements.stream[block]);
         break;
     case MP_GROUP_POOL:
         name_pool(groups, block);

@@ -621,6 +621,8 @@ const char *mp_group_key(const struct mp_intern *groups, uint32_t group)
     return group == MP_NONE ? NULL : mp_intern_get(groups, group, NULL);
 }
 
+#define HANDLE_LEAST 4096 /* a stream below this is a number of PyTorch's or of the driver's, not a handle */
+
 void mp_group_text(struct mp_buffer *out, const struct mp_intern *groups, uint32_t group, enum mp_group_by by)
 {
     char number[MP_UNIT_TEXT], count[MP_UNIT_TEXT];
@@ -628,6 +630,8 @@ void mp_group_text(struct mp_buffer *out, const struct mp_intern *groups, uint32
     if (by == MP_GROUP_SIZE && group != MP_NONE) {
         uint64_t bytes = strtoull(name, NULL, 10);
         mp_buffer_printf(out, "%s (%s)", mp_format_bytes(number, bytes), mp_format_count(count, bytes));
+    } else if (by == MP_GROUP_STREAM && group != MP_NONE && strtoull(name, NULL, 10) >= HANDLE_LEAST) {
+        mp_buffer_printf(out, "%#llx", strtoull(name, NULL, 10));
     } else {
         mp_buffer_append_text(out, name);
     }
