@@ -60,7 +60,8 @@ int shm_open(const char *name, int flags, mode_t mode)
 {
     static const char folder[] = "/dev/shm/";
     char path[sizeof folder + NAME_MAX + 4]; /* as in glibc */
-    name += strspn(name, "/");
+    while (*name == '/')
+        name++;
     size_t length = strlen(name);
     if (!length || length > NAME_MAX + 4 || strchr(name, '/')) {
         errno = EINVAL;
