@@ -58,20 +58,22 @@
 #define FIELDS_mp_job_process(V, T, N)                                                                                 \
     V(start_unix_ns)                                                                                                   \
     V(duration_ns)                                                                                                     \
-    V(events) V(dropped) V(steps) V(growth) T(path) T(command) T(host) T(role) T(job) T(exit) T(missing) T(reason)     \
+    V(events)                                                                                                          \
+    V(dropped) V(steps) V(growth) T(path) T(command) T(host) T(role) T(job) T(exit) T(missing) T(reason)               \
         T(step_source) V(pid) V(parent) V(rank) V(local_rank) V(world_size) V(node) V(verdict) V(limited) V(helper)
 #define FIELDS_mp_job_track(V, T, N)                                                                                   \
     V(events)                                                                                                          \
     V(peak_bytes)                                                                                                      \
-    V(peak_ns) V(peak_blocks) V(peak_step) V(end_bytes) V(end_blocks) V(reserved_bytes) V(device_bytes) V(process)     \
-        T(id) T(kind) T(device) T(uuid) V(layer) V(size_basis) V(chosen) V(memory)
+    V(peak_ns)                                                                                                         \
+    V(peak_blocks) V(peak_step) V(end_bytes) V(end_blocks) V(reserved_bytes) V(device_bytes) V(process) T(id) T(kind)  \
+        T(device) T(uuid) V(layer) V(size_basis) V(chosen) V(memory)
 #define FIELDS_mp_job_site(V, T, N)                                                                                    \
     V(bytes) V(blocks) V(least) V(most) V(stack) T(kind) V(processes) V(least_process) V(most_process) V(sense)
 #define FIELDS_mp_job_holding(V, T, N) V(bytes) V(blocks) V(process) V(stack)
 #define FIELDS_mp_job_finding(V, T, N)                                                                                 \
     V(bytes)                                                                                                           \
-    V(blocks) V(bytes_per_step) V(eta_oom_steps) V(process) T(track) V(stack) V(first_step) T(holder) V(class)         \
-        V(certain)
+    V(blocks)                                                                                                          \
+    V(bytes_per_step) V(eta_oom_steps) V(process) T(track) V(stack) V(first_step) T(holder) V(class) V(certain)
 #define FIELDS_mp_job_point(V, T, N)   V(at) V(most) V(last) V(process) T(track) V(shift) V(curve)
 #define FIELDS_mp_job_trouble(V, T, N) T(path) T(text) V(kind)
 

@@ -16,10 +16,11 @@
     N(owned)                                                                                                           \
     N(derived)                                                                                                         \
     N(strings)                                                                                                         \
-    N(devices) N(tracks) N(threads) N(modules) N(frames) N(lines) N(stacks) N(notes) N(noted) N(resizes) N(labels)     \
-        N(holders) N(looks) N(uses) N(metadata) N(requests) N(samples) N(segments) N(parts) N(calls) N(asides)         \
-            N(events) N(blocks) N(sums) N(past) N(past_sites) V(sample_bytes) V(host_bytes) N(job) N(coverage) N(how)  \
-                N(skipped) V(facts) V(steps) V(duration_ns)
+    N(devices)                                                                                                         \
+    N(tracks) N(threads) N(modules) N(frames) N(lines) N(stacks) N(notes) N(noted) N(resizes) N(labels) N(holders)     \
+        N(looks) N(uses) N(metadata) N(requests) N(samples) N(segments) N(parts) N(calls) N(asides) N(events)          \
+            N(blocks) N(sums) N(past) N(past_sites) V(sample_bytes) V(host_bytes) N(job) N(coverage) N(how) N(skipped) \
+                V(facts) V(steps) V(duration_ns)
 #define FIELDS_mp_model_file(V, N)   V(bytes) N(chunks) V(format) N(damage) V(is_job) V(put_in) V(part_of)
 #define FIELDS_mp_model_events(V, N) V(count) V(time_ns) V(subject) V(thread) V(track) V(type)
 #define FIELDS_mp_model_blocks(V, N) V(count) MP_BLOCK_FIELDS(V) V(alloc_event) V(free_event) V(module) V(freed_at)
