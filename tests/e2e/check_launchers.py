@@ -73,6 +73,10 @@ NEW_ENVIRONMENT = WORK + textwrap.dedent("""
         pid = os.fork()
         if not pid: os._exit(function(*arguments) & 255)
         return pid
+    started = []  # subprocess reaps ended children whose objects are gone
+    def popen(*arguments, **options):
+        started.append(subprocess.Popen(*arguments, **options))
+        return started[-1].pid
     def cleared(function, *arguments):
         os.environ.clear()
         os.environ["RANK"] = rank
@@ -85,7 +89,7 @@ NEW_ENVIRONMENT = WORK + textwrap.dedent("""
         path, all, line = command[0].encode(), as_c(command), " ".join(command)
         listed = as_c(["RANK=" + rank, "MEMPROF_SESSION=1;/of/another/machine"])
         pids.append({
-            "popen": lambda: subprocess.Popen(command, env=new).pid,
+            "popen": lambda: popen(command, env=new),
             "spawn": lambda: os.posix_spawn(command[0], command, new),
             "spawnp": lambda: os.posix_spawnp(command[0], command, new),
             "execve": lambda: child(os.execve, command[0], command, new),
@@ -97,8 +101,8 @@ NEW_ENVIRONMENT = WORK + textwrap.dedent("""
             "cleared": lambda: child(cleared, os.execv, command[0], command),
             "system": lambda: child(cleared, os.system, line),
             "piped": lambda: child(cleared, lambda: libc.pclose(ctypes.c_void_p(libc.popen(line.encode(), b"w")))),
-            "shell": lambda: subprocess.Popen(["sh", "-c", shell % rank, "sh", *command]).pid,
-            "env": lambda: subprocess.Popen(["env", "-i", "RANK=" + rank, *command]).pid,
+            "shell": lambda: popen(["sh", "-c", shell % rank, "sh", *command]),
+            "env": lambda: popen(["env", "-i", "RANK=" + rank, *command]),
         }[how]())
         print("child", pids[-1], flush=True)
     sys.exit(max(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids))
