@@ -274,8 +274,9 @@ static uint32_t *find_leaking(const struct adviser *a, const struct mp_leaks *le
             const struct mp_holder *holder = held && held->count ? &leaks->holders.holders.at[held->first] : NULL;
             bool waits = holder && mp_holder_awaits_gc(holder);
             change.before_backward = is_unused_graph(finding, holder);
-            bool keeps =
-                mp_leak_is_leak(finding) && (finding->confidence != MP_LEAK_POSSIBLE || change.before_backward);
+            bool is_sure = finding->confidence != MP_LEAK_POSSIBLE || change.before_backward ||
+                           (finding->twins.whole && change.variable); /* each repetition stays whole, and is held */
+            bool keeps = mp_leak_is_leak(finding) && is_sure;
             /* If it waits for Python's collector, held.c knows how much of it is in use. */
             bool is_taken = keeps && !waits && finding->stack && finding->track == a->query->track;
             bool is_again = is_taken && !change.variable && unheld;
