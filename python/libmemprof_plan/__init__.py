@@ -7,7 +7,6 @@ The recorder leaves frames of these files out of stacks (src/capture/stack/stack
 """
 
 import os
-import sys
 
 from libmemprof_torch import hide_from_dynamo
 
@@ -38,7 +37,7 @@ def start(torch, after_import):
             ranks.be_alone(torch.distributed, int(settings["rank"]), int(settings["world"]))
             ranks.report_messages(torch.distributed)
             after_import("torch.distributed.pipelining.stage", ranks.follow_stages)
-    hide_from_dynamo(torch, [module for name, module in sys.modules.items() if name.split(".")[0] == __name__])
+    hide_from_dynamo(torch, __name__)
 
 
 def _say(text):

@@ -18,9 +18,8 @@ def start(torch, after_import=lambda name, then: None):
     """Turns on the parts that this torch supports, once in a process; nothing without a recorder. `after_import(name,
     then)` calls then(module) once it is imported."""
     import libmemprof
-    from libmemprof_torch import (compiled, guarded, history, holders, holders_arrays, holders_census, holders_filled,
-                                  holders_graphs, holders_idle, holders_last, holders_later, holders_looks, holders_names,
-                                  loaders, modules, operators, optimizers, pools, regions, roles, servers)
+    from libmemprof_torch import (compiled, history, holders_looks, loaders, modules, operators, optimizers, pools,
+                                  regions, roles, servers)
 
     api = libmemprof._api
     if parts or "shim" not in api:
@@ -41,11 +40,7 @@ def start(torch, after_import=lambda name, then: None):
     _begin(api, "mark", "facts of servers", lambda: servers.start(api, torch, after_import))
     _begin(api, "operators", "the log of operators", lambda: operators.start(api, torch, after_import))
     _begin(api, "holder_due", "what holds tensors", lambda: holders_looks.start(api, torch))
-    _begin(api, "shim", "Dynamo",
-           lambda: hide_from_dynamo(torch, (
-               sys.modules[__name__], compiled, guarded, history, holders, holders_arrays, holders_census, holders_filled, holders_graphs,
-               holders_idle, holders_last, holders_later, holders_looks, holders_names, loaders, modules, operators,
-               optimizers, pools, regions, roles, servers)))
+    _begin(api, "shim", "Dynamo", lambda: hide_from_dynamo(torch, __name__))
 
 
 parts = {}
@@ -104,8 +99,8 @@ def _codes(code):
             yield from _codes(constant)
 
 
-def hide_from_dynamo(torch, modules):
-    """torch.compile runs these functions without compiling them."""
+def hide_from_dynamo(torch, package):
+    """torch.compile runs the functions of the package's imported modules without compiling them."""
     frames = torch._C._dynamo.eval_frame if hasattr(torch._C, "_dynamo") else None
     if hasattr(frames, "skip_code"):
         skip = frames.skip_code
@@ -116,7 +111,7 @@ def hide_from_dynamo(torch, modules):
             frames.set_code_exec_strategy(code, strategy)
     else:
         return
-    for module in modules:
+    for module in [module for name, module in list(sys.modules.items()) if name.split(".")[0] == package]:
         for found in list(vars(module).values()):
             functions = vars(found).values() if isinstance(found, type) else (found,)
             for function in functions:
