@@ -223,7 +223,7 @@ class Live(harness.TestCase):
         program = Program(self, LEAKER)
         program.tell("run 40")
         said = harness.memprof("leaks", "--pid", str(program.pid)).stdout
-        self.assertRegex(said, r"(?s)^leak: 1 site keeps growing, \+512 B a step.*leak_here.*live now")
+        self.assertRegex(said, r"(?s)^leak: small \(500 KiB in 1 000 steps\), 1 site keeps growing, \+512 B a step.*leak_here.*live now")
 
     @harness.unittest.skipUnless(PYTHON, "no Python here has torch")
     def test_pytorch_without_marks(self):
