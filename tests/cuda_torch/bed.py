@@ -1,7 +1,10 @@
 """PyTorch's real CUDA allocator on the stand-in GPU: runs programs there under memprof, with PyTorch's own data about
-each run. The tests run in the environment of tools/cuda-torch, with the newest PyTorch or $MEMPROF_TORCH's version, or
-in the one that the options in $MEMPROF_CUDA_TORCH name; the long form with each of VERSIONS. They are skipped if pip
-cannot be reached."""
+each run.
+
+The tests run in an environment of tools/cuda-torch. It has the newest PyTorch, or $MEMPROF_TORCH's version, or what the
+options in $MEMPROF_CUDA_TORCH name. The long form runs with each of VERSIONS. The tests are skipped if pip cannot be
+reached.
+"""
 
 import json
 import os
@@ -66,7 +69,8 @@ for sys.argv in {[[*map(str, then)]] if then else []!r}:
 
 
 class Run:
-    """The result of a program: `truth` (truth.py), `said` (stderr), `output`, `path` of the recording, `status`."""
+    """The result of a program: `truth` (of truth.py), `path` of the recording, `output`, `said` (stderr) and `status`.
+    """
 
     def rows(self):
         if not hasattr(self, "_rows"):

@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
-"""Errors that PyTorch's real CUDA allocator has shown, one case each: survived out-of-memory and refusals, emptied
-caches, the program's own history and snapshots, pending frees, windows, and holders."""
+"""Errors that PyTorch's real CUDA allocator has shown, one case each."""
 import json
 import os
 import subprocess

@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
-"""Allocators other than PyTorch's native one, each compared with a source other than memprof: stream-ordered memory, a
-pluggable allocator, pinned memory, and torch.profiler's data about the native one."""
+"""Allocators other than PyTorch's native one, each compared with a source other than memprof."""
 import json
 import os
 import subprocess

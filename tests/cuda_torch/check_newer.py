@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Allocators of PyTorch since 2.7: the two variables with settings, new settings of devices and of pinned memory, pools
-within a graph. memprof's totals equal PyTorch's own in that run; replays and plans have the same peaks."""
+"""Allocators of PyTorch since 2.7: two variables with settings, new settings of devices and pinned memory, pools within
+a graph. memprof's totals equal PyTorch's own in that run. Replays and plans have the same peaks."""
 import json
 import os
 import sys

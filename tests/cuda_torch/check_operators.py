@@ -42,7 +42,7 @@ PROFILER = {"GRADIENT": {"gradients"}, "PARAMETER": {"parameters"}, "OPTIMIZER_S
 
 
 def placed(path):
-    """What look() of programs/tensors.py saw, by the distance from the first address: runs begin at other ones."""
+    """The tensors that look() of programs/tensors.py saw, by distance from the first address, which differs by run."""
     seen = {int(address): shapes for address, shapes in json.loads(path.read_text()).items()}
     return {address - min(seen): shapes for address, shapes in seen.items()}
 
@@ -81,8 +81,8 @@ class Operators(bed.TestCase):
 
     def test_shapes_are_those_of_pytorch(self):
         """At the peak and at a moment in the middle: at least 99 % of the bytes of live blocks have an operator, and type
-        and sizes if a tensor lies in them. Those of every block that Python or a graph knows in the middle are as PyTorch
-        prints them."""
+        and sizes if a tensor lies in them. In the middle, they are as PyTorch prints them for every block that Python
+        or a graph knows."""
         for name in PROGRAMS:
             with self.subTest(name):
                 run = self.run_program(name, "--operators")
@@ -142,7 +142,7 @@ class Operators(bed.TestCase):
         return [(row, found.get(row["block"], "")) for row in run.blocks()]
 
     def test_categories_are_those_of_pytorchs_profiler(self):
-        """Of each block that small trainings make, the category in which PyTorch's memory profiler has it."""
+        """Blocks of small trainings have the category that PyTorch's memory profiler gives them: 95 % with the log."""
         shares = {}
         for options in ((), ("--operators",)):
             run, right, wrong = self.execute("profiled_categories", self.folder / "seen.json", options=options), 0, []
@@ -169,8 +169,8 @@ class Operators(bed.TestCase):
         self.assertGreaterEqual(shares["--operators",], 0.95)
 
     def test_idle_blocks_may_go(self):
-        """Every block that is said to be never read again is freed by a `del` at the peak in a changed program, with the
-        same result, and the peak falls by it; a program without one that is read again fails."""
+        """Each of the 40 blocks reported as never read again is deleted in a changed program: the result is the same,
+        and the peak falls by the block's bytes. A program without one of the blocks that are read again fails."""
         out = self.folder / "out.json"
         run = self.execute("idle", out, options=("--operators", "--holders"))
         (result, peak), = json.loads(out.read_text())
@@ -198,8 +198,8 @@ class Operators(bed.TestCase):
         self.assertEqual([found for found, _ in each], [result] * 40 + ["AttributeError"] * 40)
 
     def test_what_a_program_died_before_it_used(self):
-        """Weights and gradients of a first step that runs out of memory would have been read. What three steps left
-        alone is said to be idle, even though the fourth one fails."""
+        """Weights and gradients of a first step that runs out of memory would have been read. Blocks that three
+        steps did not read are reported as idle, even though the fourth step fails."""
         said = {}
         (self.folder / "device").write_text("[small]\ntotal = 420MiB\ncontext = 64MiB\ncc = 86\nsms = 80\n")
         (self.folder / "dies.py").write_text(DIES)
@@ -217,7 +217,8 @@ class Operators(bed.TestCase):
         self.assertEqual(said[3][0], 16 << 20)
 
     def test_odd_calls(self):
-        """What a log may fail at: the program computes and allocates the same with the log and without memprof."""
+        """Calls that a log may fail at: the program computes and allocates the same with the log and without memprof.
+        """
         seen = []
         for options in (None, ("--operators",)):
             out = self.folder / "odd.json"
@@ -239,8 +240,8 @@ class Operators(bed.TestCase):
         self.assertEqual(uses, [("float32 [1024]", "r")] * 2)
 
     def test_memory_is_as_without_the_log(self):
-        """Allocations, in order, and totals are as without the log. So are the tensors of each address, as PyTorch prints
-        them in the run without the log. Frees are in the same order, too, or in more than one order without the log:
+        """Allocations, in order, and totals are as without the log. The tensors at each address are as PyTorch prints
+        them in the run without the log. Frees are in the same order, too, unless runs without the log already differ:
         autograd's threads free while the main thread goes on."""
         agreed, in_order, options = collections.defaultdict(collections.Counter), {}, [(), ("--operators",)]
         for name in PROGRAMS:

@@ -13,7 +13,7 @@ import check_fresh
 import harness
 
 CONF = "PYTORCH_CUDA_ALLOC_CONF"
-# Those of the bed's programs that run on one device, without their own settings.
+# The programs that run on one device, without their own settings.
 PROGRAMS = {
     **{name: (program, arguments, variables)
        for name, (program, arguments, variables) in check_allocations.PROGRAMS.items() if "expandable" not in name},

@@ -1,8 +1,8 @@
 """Runs a program and writes PyTorch's own data about its CUDA allocators: truth.py OUT HISTORY PROGRAM [ARGUMENT...]
 
-OUT gets, as JSON, for every device the statistics, the segments, and a trace of PyTorch's own memory history: the whole
-trace if HISTORY is "history", else the entries that each reader got. The program's module lives until OUT is written;
-an exception that ends the program is reported.
+OUT gets JSON: each device's statistics, segments, and a trace of PyTorch's own memory history. The trace is whole if
+HISTORY is "history", else it has the entries that each reader got. The program's module lives until OUT is written. An
+exception that ends the program is reported.
 """
 import atexit
 import ctypes
@@ -68,7 +68,7 @@ try:
 except Exception as exception:  # the program's frames hold its tensors until the end
     failure = exception
     traceback.print_exc()
-gc.disable()  # what lies in circles stays from here to the recording's end, too
+gc.disable()  # reference cycles stay until the recording's end, too
 native = torch.cuda.get_allocator_backend() == "native"
 if native and torch.cuda.is_initialized():
     settle()

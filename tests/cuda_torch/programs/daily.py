@@ -1,5 +1,5 @@
-"""Whole programs in their users' style, `daily.py NAME`: servers, trainers, and programs that reload, evict and shrink
-in between. Each leaves live blocks at its end, in `kept`."""
+"""Whole programs in their users' style, `daily.py NAME`: servers, trainers, and others that reload or shrink.
+Each leaves live blocks at its end, in `kept`."""
 import collections
 import concurrent.futures
 import contextlib
@@ -146,9 +146,9 @@ def taken_over():
 # ---------------------------------------------------------------------------------------------------------------------
 
 def trainer():
-    """A training under a share of the device. It finds its micro-batch by running out of memory, in forward, in
-    backward and in the optimizer's first step; with mixed precision, accumulation, clipping, validation and
-    checkpoints."""
+    """A training under a share of the device. It finds its micro-batch by running out of memory: in forward, in
+    backward and in the optimizer's first step. It uses mixed precision, accumulates and clips gradients, validates,
+    and keeps checkpoints."""
     torch.cuda.set_per_process_memory_fraction(0.35)
     model = Transformer(layers=4).cuda()
     optimizer = torch.optim.AdamW(model.parameters(), 1e-3, foreach=True)

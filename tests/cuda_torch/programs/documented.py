@@ -65,7 +65,7 @@ def fused_step():
 
 def plugged_pool():
     """Several MemPools: one of a pluggable allocator, one in a thread, one inside another, and tensors that outlive
-    theirs; examined from inside and outside."""
+    theirs. They are examined from inside and outside."""
     with tempfile.TemporaryDirectory() as folder:
         source, library = os.path.join(folder, "padded.c"), os.path.join(folder, "padded.so")
         with open(source, "w") as file:
@@ -104,8 +104,8 @@ def plugged_pool():
 
 
 def per_sample():
-    """Per-sample gradients, ensembles, Jacobians and Hessian products by torch.func; a tangent in forward mode; a
-    parametrized layer; checkpointed chunks of vmap."""
+    """Per-sample gradients, ensembles, Jacobians and Hessian products by torch.func. Then a tangent in forward mode, a
+    parametrized layer, and checkpointed chunks of vmap."""
     from torch.func import functional_call, grad, hessian, jacrev, jvp, stack_module_state, vmap
 
     def make():
@@ -193,8 +193,8 @@ def prefetched():
 
 
 def moved_limits():
-    """A share of the device that changes, expandable segments, and work that is divided after each out-of-memory; in
-    between, raw memory of the allocator."""
+    """A share of the device that changes, expandable segments, and work that is divided after each out-of-memory. Raw
+    memory of the allocator comes in between."""
     total = torch.cuda.get_device_properties(0).total_memory
     weight = torch.randn(2048, 2048, device="cuda")
 

@@ -1,5 +1,4 @@
-"""Programs as users write them, `fresh.py NAME`: allocator settings, streams, retries, graphs, pools, threads, two
-devices. Each leaves live blocks at its end, in `kept`."""
+"""Programs as users write them, `fresh.py NAME`. Each leaves live blocks at its end, in `kept`."""
 import concurrent.futures
 import gc
 import io
@@ -196,7 +195,7 @@ def loader():
 
 
 def accumulation():
-    """Gradients of several parts, clipping, a scheduler, moving averages, a saved and loaded model."""
+    """Gradients of several parts, clipped; moving averages; a model whose state is saved and loaded."""
     model = nn.Sequential(nn.Embedding(500, 32), nn.LSTM(32, 48, 2, batch_first=True)).cuda()
     average = torch.optim.swa_utils.AveragedModel(model)
     optimizer = torch.optim.AdamW(model.parameters(), fused=True)
@@ -425,7 +424,7 @@ def side_captures():
 
 
 def broken_capture():
-    """A capture that ends by an exception, one that succeeds, and again, in one pool; work in between."""
+    """Captures in one pool that succeed and end by an exception in turn, with work in between."""
     pool = torch.cuda.graph_pool_handle()
     inputs = torch.ones(300, 1000, device="cuda")
     for number in range(5):

@@ -1,4 +1,4 @@
-"""CUDA graphs: two captures, the second in the first's pool; replays; blocks outside before, between and after."""
+"""Two CUDA graphs, the second in the first's pool, and replays. Other blocks come before, between and after them."""
 import torch
 
 weights = [torch.randn(300, 300, device="cuda") for _ in range(3)]

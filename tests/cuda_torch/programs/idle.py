@@ -1,8 +1,8 @@
 """Forty tensors that nothing reads after a moment, and forty that are read later, held in two lists.
 
-idle.py OUT [KIND NUMBER]...: each pair is a changed program, in a child: tensor NUMBER of the list KIND, "never" or
-"again", is deleted at the moment; "never -1": each behind its last use. OUT gets [result, peak] of each; without a pair,
-of the program as it is.
+idle.py OUT [KIND NUMBER]...: runs a changed program for each pair, in a child. The change deletes tensor NUMBER of the
+list KIND ("never" or "again") at the moment; with "never -1", each tensor of "never" after its last use. OUT gets
+[result, peak] of each program. Without a pair the program runs as it is.
 """
 import json
 import os
@@ -33,7 +33,7 @@ def run(what, number):
     peak = torch.empty(1 << 20, device="cuda").fill_(1)
     total = total + peak.sum()
     del peak
-    for _ in range(5000):  # the lists have ended to grow; longer than a look for holders between two of their uses
+    for _ in range(5000):  # the lists no longer grow; this takes longer than a look for holders
         total = total + 1
     try:
         for tensor in again:

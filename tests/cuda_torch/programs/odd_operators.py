@@ -1,8 +1,7 @@
 """Calls that a log of operators may fail at: odd_operators.py OUT. OUT gets what each part computed, or its error's name.
 
-Operators without a schema, subclasses, tensors without storage, nested, sparse and quantized ones, functorch, threads,
-operators that raise, operators of the program's own, a kernel of Triton, FakeTensor, DTensor, and hooks that run
-operators.
+Some operators have no schema, or raise. Others are the program's own or Triton's, or run in hooks and threads. Tensors
+are of odd kinds: subclasses, nested, sparse, quantized or without storage. Others are functorch's, fake or DTensors.
 """
 import json
 import sys

@@ -1,5 +1,5 @@
-"""Random blocks on several threads and streams, `stress.py SEED THREADS STEPS [DEVICES]`: record_stream, empty_cache,
-and out-of-memory, after which half of the blocks are freed."""
+"""Random blocks on several threads and streams, `stress.py SEED THREADS STEPS [DEVICES]`, with record_stream and
+empty_cache. Half of the blocks are freed after an out-of-memory."""
 import random
 import sys
 import threading

@@ -1,7 +1,8 @@
 """A small network of each kind. In the middle of its work it lists its tensors: tensors.py NAME OUT
 
-OUT gets the storages' addresses with type and sizes of every tensor that Python or autograd's graph has there, as
-PyTorch prints them, and with the names of the nodes that save it. The recording has a mark "look" at that moment.
+OUT gets the address of each storage with the tensors that Python or autograd's graph has there. A tensor has its type
+and sizes, as PyTorch prints them, and the names of the nodes that save it. The recording has a mark "look" at that
+moment.
 """
 import gc
 import json
