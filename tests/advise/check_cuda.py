@@ -65,14 +65,14 @@ class Advice(bed.TestCase):
             self.assertTrue(bench.is_within(said, real, within), (name, habits, what, said, real))
 
     def flops(self, name, habits, changes, scale):
-        """Of forward, and of all, by PyTorch's own counter."""
+        """[FLOPs of forward, FLOPs of the whole run], by PyTorch's own counter."""
         out = self.folder / "flops.json"
         self.execute(PROGRAM, name, habits, changes, recorded=False, BENCH_DEVICE="cuda", BENCH_SCALE=scale, BENCH_FLOPS=out)
         return json.loads(out.read_text())
 
     def test_checkpoints_of_a_plan_to_the_byte(self):
-        """torch.utils.checkpoint on the named modules, planned: in both its forms the peak is the stated one, and it
-        computes as much twice as is said. So is the peak with saved tensors on the CPU."""
+        """torch.utils.checkpoint on the named modules, planned. In both its forms, the peak and the share that is
+        computed twice are as stated. The peak with saved tensors on the CPU is as stated, too."""
         for name, habits, scale in CHECKPOINTED if asserted.LONG else CHECKPOINTED[:1]:
             run, allocated, _ = self.peaks(name, habits, how="plan", BENCH_SCALE=scale)
             found = bench.answer(run.path, "--track", "cuda:0/torch", "--kind", "checkpoint")

@@ -232,7 +232,7 @@ class Lifetimes(harness.TestCase):
         self.assertIn("keeps the graphs of 12 forwards", change["text"])
 
     def test_graphs_of_a_program_that_never_trains(self):
-        """Two graphs at once, of all batches, the last one too."""
+        """The graphs of all batches count, the last one, too. Two of them live at once."""
         program, path = self.folder / "program.py", self.folder / "run.mp"
         program.write_text(EVALUATES)
         peaks = []
@@ -245,7 +245,8 @@ class Lifetimes(harness.TestCase):
         self.assertTrue(bench.is_within(said["saved_bytes"], peaks[0] - peaks[1], 0.05), (said, peaks))
 
     def test_a_graph_that_grows_where_no_backward_runs(self):
-        """The leak is `possible`, since a backward may follow. That is its cost here, no reason to say nothing."""
+        """The leak is `possible`, since a backward may follow. The advice is given all the same, and its cost says so.
+        """
         program, path = self.folder / "program.py", self.folder / "run.mp"
         program.write_text(DRIFTS)
         peaks = []
@@ -309,9 +310,9 @@ class Lifetimes(harness.TestCase):
         self.check("deep", "summed", ["backward_sooner"], 0.05)
 
     def test_nothing_is_promised_that_saves_nothing(self):
-        """No advice here. Generation keeps keys and values without a graph, losses of an episode are made at its end, a
-        graph's nodes and a recurrent network's steps need one another, and the optimizer also holds a list of
-        parameters."""
+        """No advice here. Generation keeps keys and values without a graph. Losses of an episode are made at its end. A
+        graph's nodes and a recurrent network's steps need one another. The optimizer also holds a list of parameters.
+        """
         recurrent = self.folder / "recurrent.py"
         recurrent.write_text(RECURRENT)
         tests = harness.SOURCE / "tests"
@@ -329,7 +330,8 @@ class Lifetimes(harness.TestCase):
         self.check("recommender", "foreach", ["one_by_one"])
 
     def test_outputs_that_are_joined(self):
-        """Of a list, and one after the other. The loss in chunks, and half of the batch, would save nothing there."""
+        """Outputs joined from a list, and one after the other. In the list, the loss in chunks or half of the batch
+        would save nothing."""
         program, path = self.folder / "program.py", self.folder / "run.mp"
         program.write_text(GATHERS)
         for form in ("list", "grow"):
@@ -344,7 +346,7 @@ class Lifetimes(harness.TestCase):
             self.assertTrue(bench.is_within(said, peaks[0] - peaks[1], 0.06), (form, said, peaks))
 
     def test_smaller_state_and_gradients(self):
-        """Of 8 bits and of some rows, with Adam in lists and one by one."""
+        """State in 8 bits, and gradients of some rows, with Adam in lists and one by one."""
         self.check("wide", "", ["eight_bit"])
         with unittest.mock.patch.dict(os.environ, BENCH_SCALE="0.25"):
             self.check("recommender", "foreach", ["eight_bit", "one_by_one", "sparse"], 0.05)

@@ -122,8 +122,8 @@ def snapshot_of_phases(program):
 
 
 def measure_phased(seed, folder, *phases):
-    """The advice for one phase, the event at which it changes, its real reserved bytes, and those for a change at the
-    other border; None without advice."""
+    """(the advice for one phase, True if it is set before the run, {border: real reserved bytes with a change there},
+    reserved bytes without it). None without advice."""
     program = Phased(seed, *phases)
     path = pathlib.Path(folder) / "phased.pickle"
     path.write_bytes(pickle.dumps(snapshot_of_phases(program)))

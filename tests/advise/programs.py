@@ -1,12 +1,29 @@
 """Trainings with wasteful habits: programs.py NAME HABITS [CHANGES], with lists separated by commas.
 
-Habits of the program as it is: `late`: gradients are freed between forward and backward. `zeroed`: they are set to
-zero. `held`: variables of the loop hold output and loss. `foreach`: the optimizer works on lists. `evaluates`: four
-batches of evaluation at the end. `between`: after each step, and a variable holds the result. `graph`: the evaluation
-makes a graph. `summed`: losses of four micro-batches share one backward. `varies`: batches have many lengths. Changes
-that are really made: `zero_grad`, `del`, `one_by_one`,
-`fused`, `no_grad`, `backward_sooner`. `checkpoint:PATTERN[:COUNT]`: modules with these paths, with * for numbers; the
-first COUNT; `reentrant:`: in the other form; `offloaded:`: they keep saved tensors on the CPU. `eight_bit`: the optimizer's state. `sparse`: gradients of embeddings. `chunked`: head and loss in 8 chunks of tokens. `half`: half of the evaluation's batch.
+Habits of the unchanged program:
+
+* `late`: gradients are freed between forward and backward.
+* `zeroed`: gradients are set to zero.
+* `held`: variables of the loop hold output and loss.
+* `foreach`: the optimizer works on lists.
+* `evaluates`: an evaluation of four batches at the end.
+* `between`: an evaluation after each step, and a variable holds the result.
+* `graph`: the evaluation makes a graph.
+* `summed`: losses of four micro-batches share one backward.
+* `varies`: batches have many lengths.
+* `frozen`: the optimizer gets only the second half of the parameters.
+
+Changes that are made. Others are `zero_grad`, `del`, `no_grad` and `backward_sooner`, named as the advice names them:
+
+* `one_by_one`, `fused`: how the optimizer works.
+* `no_idle`: frozen parameters get no gradients.
+* `checkpoint:PATTERN[:COUNT]`: checkpoints the first COUNT modules with these paths, which have * for numbers.
+* `reentrant:`: as `checkpoint:`, in PyTorch's other form.
+* `offloaded:`: as `checkpoint:`, but saved tensors are on the CPU instead.
+* `eight_bit`: the optimizer's state in 8 bits.
+* `sparse`: gradients of embeddings are sparse.
+* `chunked`: head and loss in 8 chunks of tokens.
+* `half`: half of the evaluation's batch.
 """
 import functools
 import json
@@ -492,7 +509,7 @@ def train(name, habits, changes):
     model = model.to(DEVICE)
     checkpoint_modules(model, changes)
     parameters = list(model.parameters())
-    if "frozen" in habits:  # of the first half the optimizer knows nothing
+    if "frozen" in habits:
         for parameter in parameters[:len(parameters) // 2]:
             parameter.requires_grad_("no_idle" not in changes)
         parameters = parameters[len(parameters) // 2:]
@@ -557,7 +574,7 @@ def train(name, habits, changes):
 
 
 def count_flops(out, *arguments):
-    """Writes PyTorch's own counts: of forward, and of all."""
+    """Writes PyTorch's own counts of FLOPs: of forward, and of the whole run."""
     from torch.utils.flop_counter import FlopCounterMode
     global forward
     plain, whole, sums = forward, FlopCounterMode(display=False), []

@@ -192,7 +192,7 @@ class Attached(harness.TestCase):
         return started
 
     def blocks(self, path, track=None):
-        """(address, bytes, True if freed, stack from the outside) of each block, in order of allocation."""
+        """Blocks in order of allocation: (address, bytes, True if freed, stack from the outside)."""
         table = self.folder / "blocks.csv"
         harness.memprof("export", path, "--format", "csv", "-o", table, "--force")
         with open(table, newline="") as file:
@@ -353,7 +353,7 @@ class Attached(harness.TestCase):
         self.assertEqual(service.wait(), 0)
 
     def test_asked_meanwhile(self):
-        """`top` and questions with --pid show the live blocks. Nothing of the session is left."""
+        """`top` and questions with --pid show the live blocks. The session leaves no files behind."""
         def ask(*words):
             return subprocess.run([harness.MEMPROF, *words], capture_output=True, text=True, env=self.environment)
         self.environment["XDG_RUNTIME_DIR"] = str(self.folder)
@@ -393,7 +393,7 @@ class Attached(harness.TestCase):
         self.assertIn("/* the leak */", text[named[0]["line"] - 1])
 
     def test_the_driver_s_own_ledger(self):
-        """Every block of the first device's memory: linear, pitched, managed, pinned, arrays, pools, virtual memory."""
+        """Every block of the first device is recorded, whatever its kind, as the stand-in's driver lists them."""
         gate, ledger, random = self.folder / "gate.so", self.folder / "ledger", stand_in.program("random_operations")
         subprocess.run([*os.environ.get("CC", "cc").split(), "-shared", "-fPIC", "-o", gate, HERE / "gate.c",
                         "-Wl,--no-as-needed", CUDA], check=True)

@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
-"""memprof attach, on programs that do what no program should: load and close libraries, cut and swap their files, end
-their threads, change their root and user, or die. memprof ends well, writes nowhere else, and the program's own output
-stays the same."""
+"""memprof attach, on programs that disturb it (guest.c): they cut and swap their files, change their root, or die.
+memprof ends well and writes nowhere else. The program's own output stays the same."""
 
 import os
 import pathlib
@@ -163,7 +162,7 @@ class Guests(harness.TestCase):
         self.assertGreaterEqual(self.blocks()[0], 195)
 
     def test_another_in_its_place(self):
-        """What the next program does is not taken for this one's."""
+        """Blocks of a program that replaces this one by exec() are not counted as this one's."""
         for before in ((), [sys.executable, "-c", check_attach.WITHOUT_BPF]):
             guest = self.start("exec", self.c10)
             said, told = self.attach(guest, before=before)

@@ -1,6 +1,6 @@
-"""Allocates with c10's functions of LIBRARY (c10.c) from several kinds of Python functions on two threads, and writes
-to FILE the stack that Python itself gives for each block: frames.py LIBRARY FILE. The last hundred rounds begin when
-standard input has a line."""
+"""Allocates from several kinds of Python functions on two threads: frames.py LIBRARY FILE. LIBRARY (c10.c) has c10's
+functions. FILE gets the stack that Python itself gives for each block. The last hundred rounds begin when standard
+input has a line."""
 
 import ctypes
 import json

@@ -1,5 +1,5 @@
-/* A process that does what memprof does not expect of a process that it is attached to. Each takes and frees blocks of
- * c10 for 2 s, and prints at the end what it did: no way of being watched may change that.
+/* A process that disturbs memprof while it is attached. Each kind takes and frees blocks of c10 for 2 s, and prints at
+ * the end what it did. Being watched must not change that.
  *
  *     guest late C10 DRIVER       loads the driver after 0.5 s
  *     guest close C10 DRIVER      closes the driver after 0.5 s
@@ -23,7 +23,7 @@
  *     guest traced C10            a child of its traces it
  *     guest filter C10            a filter of seccomp kills it for what it does not use itself
  *     guest renew C10             maps C10's code again at its place after 0.5 s
- *     guest crowd C10 N           N threads wait beside
+ *     guest crowd C10 N           N more threads wait
  *     guest root C10 FOLDER       makes FOLDER its root after 0.5 s
  *     guest space C10 FOLDER      hides FOLDER below an empty one in a mount namespace of its own after 0.5 s
  *     guest exec C10              runs itself again after 0.5 s, for the other rounds
@@ -112,7 +112,7 @@ static void *one_thread(void *starts)
     return NULL;
 }
 
-/* What a library looks like meanwhile is all the same: nothing runs in it. */
+/* Cuts the mapped file and restores it, again and again. No code of the file runs meanwhile. */
 static void *flap(void *unused)
 {
     static char text[1 << 16];

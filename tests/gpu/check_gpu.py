@@ -4,8 +4,9 @@ Skipped (exit status 77) without a GPU.
 
     check_gpu.py [-v] [NAME...]
 
-$MEMPROF names the program (else that of the build). $MEMPROF_GPU_PROGRAMS names the folder with the compiled programs
-(else nvcc compiles them here). $MEMPROF_GPU_KEEP gets the recordings and, as results.json, the figures.
+* $MEMPROF: the program. Without it: that of the build.
+* $MEMPROF_GPU_PROGRAMS: the folder with the compiled programs. Without it, nvcc compiles them here.
+* $MEMPROF_GPU_KEEP: the folder that gets the recordings and, as results.json, the figures.
 """
 
 import csv

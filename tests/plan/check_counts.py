@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Counts that the device makes, as routers of experts do, under `memprof plan`: random programs cross the ways to choose,
-to count, and to bring the counts to the host. Their sizes are those of a run on the CPU, or the plan lists the line that
-read the value. No program fails that runs on the CPU."""
+"""Counts that the device makes under `memprof plan`, as routers of experts make them. Random programs combine ways to
+choose, ways to count, and ways to bring the counts to the host. Sizes equal those of a run on the CPU, or the plan
+lists the line that read the value. A program that runs on the CPU never fails in a plan."""
 import json
 import os
 import pathlib

@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
-"""Each GPU of the table plans each operator, module and optimizer of PyTorch's own lists (op_db, module_db, optim_db),
-forward and backward. The short form runs one sample of each entry, in float32, on one GPU of each compute capability,
-with the newest PyTorch. The long form crosses all GPUs, versions, float32 and bfloat16, runs all samples on one GPU of
-each compute capability, and operators in the sizes of real training."""
+"""Each GPU of the table plans each entry of PyTorch's own lists of operators, modules and optimizers (op_db and
+others), forward and backward.
+
+* The short form runs one float32 sample of each entry on one GPU of each compute capability, with the newest PyTorch.
+* The long form runs one sample on all GPUs, with all versions, in float32 and bfloat16. On one GPU of each compute
+  capability it also runs all samples, and operators in the sizes of real training.
+"""
 import json
 import os
 import pathlib
@@ -19,7 +22,7 @@ import harness  # noqa: E402
 
 LONG = os.environ.get("MEMPROF_TEST_LONG")
 UNITS = {"GiB": 1 << 30, "MiB": 1 << 20, "KiB": 1 << 10, None: 1}
-# What an entry says that cannot run where nothing is computed, and where PyTorch has no kernel for CUDA.
+# Messages of entries that need computed values, and of entries for which PyTorch has no CUDA kernel.
 NEED_VALUES = {"cov": "cov(): weights sum to zero",
                "_segment_reduce.lengths": "Expected all rows of lengths along axis to sum to"}
 NO_KERNEL = {"sparse.mm.reduce": "Could not run 'aten::_sparse_mm_reduce_impl'",

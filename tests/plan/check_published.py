@@ -22,7 +22,9 @@ SCRATCH = "github.com/rasbt/LLMs-from-scratch/tree/main/ch05/10_llm-training-spe
 OLD = ["--torch", "2.7.1"]
 WITH = sum((["--with", each] for each in "transformers accelerate peft trl lightning torchvision timm diffusers torchao "
             "bitsandbytes deepspeed".split()), [])  # the environment of check_frameworks.py
-ROWS = {  # program: source, environment, device, published bytes, how far a plan may be off (0: the published digits)
+# program: (source, environment, device, published bytes, error)
+# error: how far a plan may be off, relatively; with 0 it equals the published digits.
+ROWS = {
     "zero": (RECIPE, OLD, "a100-80gb", 1361 * MB, 0.02),
     "no_zero": (RECIPE, OLD, "a100-80gb", 1697 * MB, 0.02),
     "mosaic": (MOSAIC, WITH, "a100-40gb", 4.62 * GIB, 0.04),

@@ -7,9 +7,9 @@
     tests/plan/published.py --megatron FOLDER VERSION NAME...
                                                  plans rows with another PyTorch, as 2.9.1 ("": the newest), and prints them alone
 
-FOLDER has Megatron-LM at the commit of its rows, with its datasets' helpers compiled; PYTHONPATH has what it imports
-(einops, pybind11, pyyaml, packaging, regex, six). Other rows come from check_published.py and check_torchtitan.py, or were
-measured in a former session, as the last column says. Memory is in bytes.
+FOLDER has Megatron-LM at the commit of its rows, with its datasets' helpers compiled. Megatron-LM
+imports einops, packaging and pybind11, and also pyyaml, regex and six: PYTHONPATH has them. Other rows come from
+check_published.py and check_torchtitan.py, or from an older memprof, which the last column calls "former". Memory is in bytes.
 """
 import csv
 import json

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""The page of memprof flamegraph, in a Chromium: compares its tree with folded stacks; tests search, zoom, keys and
-hostile names."""
+"""The page of memprof flamegraph, in a Chromium. Its tree is compared with folded stacks. Also tests search, zoom, keys
+and hostile names."""
 
 import json
 import os

@@ -13,7 +13,7 @@
  * modules of the root Net. The blocks of one stack were made in backward. */
 struct mp_model *made_small(void);
 
-/* A recording like a training loop's: parameters, activations freed in reverse, gradients, optimizer state after the
- * first step, small temporaries, a slow leak, and 24 layers of two modules. It has about `events` alloc and free
- * events, with 1000 stacks of 25 frames. */
+/* A recording like that of a training loop with 24 layers of two modules. Activations are freed in reverse, optimizer
+ * state comes after the first step, and there is a slow leak. It has about `events` alloc and free events, with 1000
+ * stacks of 25 frames. */
 struct mp_model *made_training(uint64_t events);

@@ -112,8 +112,8 @@ class Browser:
         sys.exit("measure_opening: Chromium shows no frames")
 
     def open(self, path):
-        """{stands_ms, shown_ms, first_ms, frames}: times of the whole picture, of its first frame, and of the page's
-        own mark."""
+        """Opens a page. Returns the times from the navigation's start to the whole picture (`stands_ms`), to the first
+        frame (`shown_ms`) and to the page's own mark (`first_ms`), and the number of `frames`."""
         self.call("Page.navigate", url="about:blank")
         self.until_quiet(0.3)
         self.watch()

@@ -172,7 +172,7 @@ class PageTest(BrowserTest):
             self.assertIn(next(name for name in block["stack"] if name and ("made_" in name or "<" in name)), tip)
 
     def test_modules_are_those_of_the_recording(self):
-        """Modules in the panel, the search, groups, colours, and below a flame graph."""
+        """The panel, the search, groups, colours and the flame graph show the recorded modules."""
         truth = self.truth_of_track(0)
         path = lambda block: block["module"].removeprefix("Net.")
         self.open()

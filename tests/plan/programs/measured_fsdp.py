@@ -1,4 +1,5 @@
-"""8 B parameters (32 layers, 4096) in bfloat16, FSDP 2 around each layer, AdamW, 2 steps of 4096 tokens."""
+"""A model of 8 B parameters in bfloat16: 32 layers, 4096 wide. FSDP 2 wraps each layer. AdamW makes 2 steps of 4096
+tokens."""
 import os
 
 import torch

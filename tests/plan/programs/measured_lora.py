@@ -1,4 +1,5 @@
-"""70 B parameters (80 layers, 8192) in bfloat16, LoRA of rank 16 on queries and values, layers checkpointed, 2 steps of 2048 tokens."""
+"""A model of 70 B parameters in bfloat16: 80 layers, 8192 wide, checkpointed. LoRA of rank 16 trains queries and values
+in 2 steps of 2048 tokens."""
 import torch
 import torch.nn.functional as F
 from torch import nn

@@ -13,7 +13,7 @@ import torch
 
 
 class Layers:
-    """Of apex's layer norms."""
+    """Stands for both classes of apex's layer norms."""
     @staticmethod
     def apply(x, weight, bias, *rest):
         return torch.nn.functional.layer_norm(x, weight.shape, weight, bias)
