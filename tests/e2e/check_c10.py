@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The torch front end on a stand-in of libc10: CUDA devices, every signature of the reports, reserved totals, out of
-memory, totals that disagree, CPU tensors until the first CUDA block, and PyTorch's own profiler after the recorder."""
+"""The torch front end on a stand-in of libc10, with every signature of its reports. Among the cases are reserved
+totals, totals that disagree, CPU tensors until the first CUDA block, and PyTorch's own profiler after the recorder."""
 
 import harness
 

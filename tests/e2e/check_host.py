@@ -187,7 +187,7 @@ class Host(harness.TestCase):
         self.assertFalse([file for file in files if file.endswith("/start/sitecustomize.py")])
 
     def holding(self, text):
-        """What the looks counted, by path, and what the program printed."""
+        """(the rows that looks counted, by path, and the program's output)."""
         program, path = self.folder / "holding.py", self.folder / "holding.mp"
         program.write_text(text)
         result = harness.memprof("snapshot", "-o", path, "--force", "--host", "--holders", "--", PYTHON, program)

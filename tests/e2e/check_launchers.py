@@ -108,7 +108,7 @@ NEW_ENVIRONMENT = WORK + textwrap.dedent("""
     sys.exit(max(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids))
 """)
 
-# An engine that runs before memprof starts the program: it starts each worker with the variables that it is told.
+# An engine that runs before memprof starts the program. It starts each worker with the variables that it gets.
 ENGINE = textwrap.dedent("""
     import json, os, socket, subprocess, sys
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -311,7 +311,7 @@ class Launchers(harness.TestCase):
             self.assertEqual(info["coverage"]["notes"], [])
 
     def test_programs_that_cannot_be_reached(self):
-        """Each is told by number and name, and the recording is not complete."""
+        """A note has number and name of each, and the recording is not complete."""
         program, holds = self.script("new.py", NEW_ENVIRONMENT), self.script("holds.c", HOLDS)
         cases = []
         for name, how, options, mode in (("fixed", "popen", ["-static"], 0o755), ("theirs", "popen", [], 0o4755),
@@ -370,7 +370,7 @@ class Launchers(harness.TestCase):
         self.assertEqual([group["program"] for group in harness.answer("peak", self.folder)["groups"]], ["ray::Worker"])
 
     def test_work_that_goes_elsewhere(self):
-        """Tasks in processes that memprof did not start are told, and the recording is not complete."""
+        """A note names tasks in processes that memprof did not start, and the recording is not complete."""
         (self.folder / "distributed").mkdir()
         self.script("distributed/__init__.py", "")
         self.script("distributed/client.py", CLIENT)

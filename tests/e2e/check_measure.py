@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""`memprof measure` gives back every figure that the stand-in GPU was told, and `memprof plan --device` takes its file."""
+"""`memprof measure` returns every figure with which the stand-in GPU was set up. `memprof plan --device` takes its
+file."""
 
 import os
 import re

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The PyTorch shim: programs compute the same with and without the shim, Python starts as without it, and steps and
-regions are the program's. $MEMPROF_TORCH_PYTHON names another PyTorch; torch.compile needs version 2 or newer."""
+"""The PyTorch shim. Programs compute the same as without it, and Python starts the same. Steps and regions are the
+program's. $MEMPROF_TORCH_PYTHON names a Python with another PyTorch; torch.compile needs version 2 or newer."""
 
 import os
 import subprocess

@@ -71,8 +71,8 @@ class Counted(harness.TestCase):
             self.close(self.groups(path, "category"), {name: size for name, size in wanted.items() if size}, model)
 
     def test_wrappers_leave_paths_as_they_are(self):
-        """Covers DataParallel's replicas, DistributedDataParallel, FSDP; checkpointing, parametrizations and
-        torch.compile."""
+        """Covers DataParallel's replicas, DistributedDataParallel and FSDP, as well as checkpointing, parametrizations
+        and torch.compile."""
         path, record = self.folder / "wrapped.mp", self.folder / "wrapped.json"
         since = {"bare": (1,), "distributed": (1,), "replicas": (1,), "checkpointed": (1,), "parametrized": (1,),
                  "sharded": (2,), "compiled": (2,), "sharded_anew": (2, 8)}

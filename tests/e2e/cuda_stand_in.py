@@ -82,8 +82,8 @@ def read_ledger(path, unknown=()):
 
 
 def take_back(entries, again):
-    """Removes frees that failed. Such a free is recorded, then an alloc takes it back, then a mark follows. again[i]:
-    entry i is an alloc with the same address and stack as the block before."""
+    """Removes frees that failed. A failed free is recorded, then an alloc takes it back, then a mark follows.
+    again[i]: entry i is an alloc with the same address and stack as the block before."""
     known = []
     while entries and entries[-1].sign == "+" and again[-1]:
         known.append(entries.pop())

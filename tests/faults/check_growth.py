@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""With ten times the pools, streams, threads, ... each reader takes at most forty times the processor time, in one run.
-Quadratic work would take a hundred times."""
+"""Each reader takes at most 40 times the processor time for ten times the pools, streams, threads and so on. Quadratic
+work would take a hundred times."""
 
 import importlib
 import json

@@ -35,8 +35,11 @@ RING_RECORDS = 16384
 MEMORY_GROUPS = pathlib.Path("/sys/fs/cgroup/memory")
 
 SIGNALS = {"SIGKILL": signal.SIGKILL, "SIGSEGV": signal.SIGSEGV, "SIGTERM": signal.SIGTERM, "SIGABRT": signal.SIGABRT}
-# The number of tries of each case in the short and in the long form. The moments are before the first event, while
-# attaching, under load, with full rings, in the middle of a write, and at the end.
+# The number of tries of each case in the short and in the long form. The moments:
+#
+# - before the first event, and while attaching
+# - under load, with full rings, and in the middle of a write
+# - at the end
 MATRIX = {
     "program": {
         "start": ("SIGKILL", "SIGSEGV", "SIGTERM", "SIGABRT"),

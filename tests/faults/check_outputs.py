@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""No output replaces a protected file. Every command with -o (according to its help) writes to a recording, a source,
-its own input, links, a folder and a pipe. Then come the files that `memprof snapshot` writes."""
+"""No output replaces a protected file. Every command with -o (according to its help) writes to recordings, sources,
+its own input and links, and to a folder or pipe. Then come the files that `memprof snapshot` writes."""
 
 import os
 import pathlib

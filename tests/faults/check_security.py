@@ -187,7 +187,8 @@ class WhileItRuns(harness.Churning):
         self.assertEqual(len(names), 4)  # nothing comes twice
 
     def ask_as_somebody_else(self, path, message):
-        """What another user's process gets: 'refused', or the number of bytes and descriptors that it got."""
+        """Sends the message as another user. Returns 'refused', or the number of bytes and descriptors that came back.
+        """
         reader, writer = os.pipe()
         child = os.fork()
         if not child:

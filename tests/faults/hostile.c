@@ -452,7 +452,7 @@ static void print_memory(void)
     if (status) fclose(status);
 }
 
-/* NUMBER 0: no event; 1: no event, and all memory locked; 2: an event, then all memory locked. */
+/* NUMBER 0: no event, memory not locked. 1: all memory is locked. 2: it is locked after an event. */
 static int memory(void)
 {
     if (numbers[0] == 2) mark_in_handler(0);

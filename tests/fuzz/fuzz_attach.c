@@ -1,6 +1,6 @@
 /*
- * libFuzzer target for what `memprof attach` reads of a process: the input is a mapped ELF file with its symbols and
- * unwind tables, and the same bytes are a stack in its code and Python's code objects.
+ * libFuzzer target for the data of a process that `memprof attach` reads. The input is a mapped ELF file with its
+ * symbols and unwind tables. The same bytes are a stack in its code and Python's code objects.
  */
 #include <gelf.h>
 #include <stdio.h>

@@ -1,10 +1,11 @@
 /*
  * libFuzzer target for the reader of snapshot files. A file's checksums and zstd frames would stop nearly every
- * mutation at the door, so the input is the part behind them, and a file is made of it. It has a mode byte, then for
- * each chunk: kind, sequence step (1 byte each), lengths of meta and columns (2 bytes each, little-endian), meta,
- * columns. Mode 0 takes the rest of the input as a file as it is, mode 2 as one whose checksums are put right.
- * make_seeds.py makes such inputs from recordings. A readable file is also loaded as a model, whole and by its index. A
- * job is also reported, drawn, and joined with itself. The reading library makes all tables of a recording.
+ * mutation at the door, so the input is the part behind them, and a file is made of it. It begins with a mode byte.
+ * Then a chunk has its kind and sequence step (1 byte each), and the lengths of meta and columns (2 bytes each,
+ * little-endian). Meta and columns follow. Mode 0 takes the rest of the input as a file as it is, mode 2 as one whose
+ * checksums are put right. make_seeds.py makes such inputs from recordings. A readable file is also loaded as a model,
+ * whole and by its index. A job is also reported, drawn, and joined with itself. The reading library makes all tables
+ * of a recording.
  */
 #include <fcntl.h>
 #include <stdint.h>

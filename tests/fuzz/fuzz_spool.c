@@ -1,9 +1,9 @@
 /*
- * libFuzzer target for spools, as `memprof recover` reads what a killed program and collector left: the input is what
- * to write over a small spool that is right. Each patch has its place (a region, and two bytes, in words of eight), a
- * number of bytes, and the bytes. A region of OF_FILE is a chunk of the file that was being written instead: its kind,
- * numbers of rows and bytes, and the bytes, each of which becomes a value. The result of both must be a whole, readable
- * recording.
+ * libFuzzer target for spools that a killed program and collector leave behind, as `memprof recover` reads them. The
+ * input overwrites parts of a small correct spool. A patch has its place, a number of bytes, and the bytes. The place
+ * is a region and two bytes, in words of eight. A region of OF_FILE is a chunk of the file that was being written
+ * instead: its kind, numbers of rows and bytes, and the bytes, each of which becomes a value. The result of both must
+ * be a whole, readable recording.
  */
 #include <fcntl.h>
 #include <linux/futex.h>

@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
-"""Looks for holders while a program runs: on memprof holders --pid, at a signal, when memory runs out, and when a leak
-is suspected. memprof does not wait for a program that does not respond, and each program continues as without a
-look."""
+"""Looks for holders while a program runs: by `memprof holders --pid`, at a signal, at out-of-memory or a suspected
+leak. memprof does not wait for a program that does not respond. Each program continues as without a look."""
 
 import json
 import os

@@ -47,7 +47,7 @@ print(hashlib.sha256(torch.randn(100).numpy().tobytes() + repr([float(each) for 
       .hexdigest())
 """
 
-# What one step keeps: four sites' blocks on one graph. `keeper` keeps it by another way each time.
+# One step keeps four sites' blocks on one graph. Each `keeper` keeps them in another way.
 KEPT_GRAPH = """
 import gc, torch
 parameter = torch.randn(64, 64, requires_grad=True)
@@ -245,7 +245,8 @@ del box
 """
 
 
-# What main() and run() hold is gone at the end. The batches of burst() live at the peak only, and no step is marked.
+# Variables of main() and run() are gone at the end. The batches of burst() live at the peak only, and no step is
+# marked.
 IN_MAIN = """
 import sys, torch
 

@@ -95,7 +95,7 @@ def two(x, y):
 '''
 NOT_FILLED = {("ATTRIBUTE", "never"), ("GLOBAL", "read_only"), ("LOCAL", "loc_read")}
 
-# What a function does with `ring` after an entry, and the bounds that its code shows. A name is (kind, name).
+# Code that a function runs on `ring` after an entry: the bounds that the code shows. A name is (kind, name).
 BOUNDS = {
     "ring.append(x)": set(),
     "ring.append(x)\n    if len(ring) > 64: ring.pop(0)": {64},

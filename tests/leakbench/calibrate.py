@@ -3,10 +3,12 @@
 is known. tests/leakbench/calibrate.py [--short] [--strict] [LIST...].
 
 A finding is right if its program leaks. The stack of a program's first finding must have the line that leaks, if that
-is known; further findings are other blocks of the same leak. With --strict each must have it. A LIST has programs of
-others, one a line: `leak` or `clean`, `plan` or `snapshot`, the interpreter, the program and its arguments, all relative
-to the list's folder; or the path of a recording after `recording`. Exit status 1: of the certain findings fewer than 99 % are
-right, or of the probable ones fewer than 90 %."""
+is known; further findings are other blocks of the same leak. With --strict each must have it.
+
+A LIST has programs of others. A line begins with `leak` or `clean`, then `plan` or `snapshot`. Then come the
+interpreter, the program and its arguments, relative to the list's folder. Or `recording` and a recording's path follow
+the first word. Exit status 1: fewer than 99 % of the certain findings are right, or fewer than 90 % of the probable
+ones."""
 
 import collections
 import json

@@ -105,9 +105,9 @@ class Made(Told):
 
 
     def test_rounds_whose_first_ones_differ(self):
-        """Trainings of 50 layers in one line of a script. In one, backward has no frames and the first round makes the
-        optimizer's states; one has no optimizer; in others, a call from another line comes first, or the first round
-        makes more, so it is no round."""
+        """Trainings of 50 layers in one line of a script. In "states" and "none", backward has no frames. The first
+        round of "states" makes the optimizer's states, and "none" has no optimizer. In "warmed", a call from another
+        line comes first. In "workspace", the first round makes more blocks, so it is no round."""
         def layers(line):
             under = ["layers.py:30 forward", f"use.py:{line} train", "use.py:90 <module>"]
             for layer in range(50):

@@ -22,8 +22,8 @@ SCRATCH = "github.com/rasbt/LLMs-from-scratch/tree/main/ch05/10_llm-training-spe
 OLD = ["--torch", "2.7.1"]
 WITH = sum((["--with", each] for each in "transformers accelerate peft trl lightning torchvision timm diffusers torchao "
             "bitsandbytes deepspeed".split()), [])  # the environment of check_frameworks.py
-# program: (source, environment, device, published bytes, error)
-# error: how far a plan may be off, relatively; with 0 it equals the published digits.
+# By program: source, environment, device, published bytes and relative error.
+# The error says how far a plan may be off. With 0 it equals the published digits.
 ROWS = {
     "zero": (RECIPE, OLD, "a100-80gb", 1361 * MB, 0.02),
     "no_zero": (RECIPE, OLD, "a100-80gb", 1697 * MB, 0.02),

@@ -157,7 +157,8 @@ if __name__ == "__main__":
                                 "MultiprocExecutor\n", "MultiprocExecutor\n"])
 
     def test_the_last_line(self):
-        """What lacks, and no file of a helper. The device's user is a child, and its file takes the name."""
+        """The last line says what is missing. The device's user is a child, and its file gets the name; a helper has
+        none."""
         program = """import ctypes, subprocess, sys, libmemprof
 if len(sys.argv) == 1:
     sys.exit(subprocess.run([sys.executable, __file__, "child"]).returncode)

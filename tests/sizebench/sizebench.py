@@ -1,13 +1,18 @@
 #!/usr/bin/env python3
-"""Accuracy of `memprof size`: real PyTorch trainings of many kinds, recorded at batches of 4, 8 and 12, then run at
-larger ones, each in its own process. A counter that shares no code with memprof counts their real memory
+"""Accuracy of `memprof size`. Real PyTorch trainings are recorded at batches of 4, 8 and 12, then run at larger ones,
+each in its own process. A counter that shares no code with memprof counts their real memory
 (tests/e2e/oracle).
 
     sizebench.py [--short] [--json] [--cache DIR] [KIND ...]
 
-Recordings and counts are kept in the cache until the programs change. Exits with 1 where an answer is wrong: "yes" for a
-batch of which some run takes more than the capacity, or "no" for one of which some run does not; a batch beyond the answer
-of a program that is called proved; a count outside its interval. --short takes a few kinds; it is a test.
+Recordings and counts are kept in the cache until the programs change. --short takes a few kinds; it is a test. Exits
+with 1 if an answer is wrong:
+
+* "yes", although a run of that batch takes more than the capacity
+* "no", although a run of that batch fits
+* a largest batch beyond the probes, of a program that is not called proved
+* a count outside its interval
+* an error of more than 0.5 % in a program that is called proved
 """
 
 import argparse

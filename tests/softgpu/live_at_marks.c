@@ -3,8 +3,11 @@
  *
  *     live_at_marks FILE.mp EVERY
  *
- * Prints for each mark and each track of the driver that has live blocks: MARK, TRACK, BLOCKS, BYTES, SUM, between
- * tabs. At every EVERYth mark the model's own answer (analysis/sites/live.h) is held against it; 1 where they differ.
+ * Prints a line for each mark and each track of the driver that has live blocks, with tabs between:
+ *
+ *     MARK TRACK BLOCKS BYTES SUM
+ *
+ * Every EVERYth mark is compared with the model's own answer (analysis/sites/live.h). Exit status 1: they differ.
  */
 #include <inttypes.h>
 #include <stdio.h>

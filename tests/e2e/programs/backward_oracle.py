@@ -33,7 +33,7 @@ def tag(number):
 
 
 def trace_of(node):
-    """A node's trace, innermost first, as [file, line, function], without the frames that take the trace."""
+    """A node's trace without the frames that take it: [[file, line, function]], innermost first."""
     lines = [re.match(r' *File "(.*)", line (\d+), in (.*)', text) for text in node.metadata.get("traceback_") or []]
     frames = [[line[1], int(line[2]), line[3]] for line in reversed(lines)]
     while frames and frames[0][0].endswith("fx/traceback.py"):

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """category_oracle.py FILE before|inside: trains networks, and counts the bytes of tensors by role, right before a
-backward of each network or in the middle of it. Parameters, gradients and buffers come from its modules, optimizer
-state from its optimizers, input from where it is made, activations from the tensors that autograd has saved. The moment
-of the count is the peak of a marked step, since a block of BALLAST bytes is allocated and freed then. Writes the counts
+backward of each network or in the middle of it. The roles come from the program itself. Its modules have
+parameters, gradients and buffers, and its optimizers have the optimizer state. Input is noted where it is made.
+Activations are the tensors that autograd has saved. The moment of the count is the peak of a marked step, since a block
+of BALLAST bytes is allocated and freed then. Writes the counts
 to FILE as JSON."""
 import json
 import sys

@@ -1,6 +1,6 @@
 /*
- * Twenty steps for the tests of a schedule: 1000 blocks of 4 bytes before them; in each step 256 bytes that stay, 1024
- * times the step's number that it frees at its end, and 77 in a region.
+ * Twenty steps for the tests of a schedule, after 1000 blocks of 4 bytes. Each step keeps 256 bytes. Until its end it
+ * has 1024 times its number, and meanwhile 77 bytes in a region.
  */
 #include <memprof.h>
 

@@ -1,8 +1,13 @@
 /*
  * A program that uses devices of the stand-in of NVML (softgpu/state.h) and reports tensors on them through the
- * stand-in of libc10 (c10_stand_in.c): on each DEVICE a context of 300 MiB; then 64 MiB reserved, 40 of them in
- * tensors; then 128 with 100; then only the context. From the first tensors on, each phase lasts until the devices were
- * read in it.
+ * stand-in of libc10 (c10_stand_in.c). The phases on each DEVICE:
+ *
+ * 1. a context of 300 MiB
+ * 2. 64 MiB reserved, 40 of them in tensors
+ * 3. 128 MiB reserved, 100 of them in tensors
+ * 4. only the context
+ *
+ * From the first tensors on, each phase lasts until the devices were read in it.
  *
  *     gpu_user C10_STAND_IN STATE DEVICE=ORDINAL...     the physical device that the program calls cuda:ORDINAL
  *

@@ -1,7 +1,7 @@
 /*
- * A program with NVTX ranges, `nvtx MODE`. It prints the regions that a recording must have, in lines of a thread's
- * name, B, E or M, and a region's name. Built with NVIDIA's headers if there are any (NVTX_HEADERS), and always with a
- * stand-in for them. As a shared library (NVTX_LIBRARY) it is a further copy of NVTX in the process.
+ * A program with NVTX ranges, `nvtx MODE`. It prints the regions that a recording must have. A line has the
+ * thread's name, then B, E or M, then the region's name. Built with NVIDIA's headers if there are any (NVTX_HEADERS),
+ * and always with a stand-in for them. As a shared library (NVTX_LIBRARY) it is a further copy of NVTX in the process.
  */
 #ifdef NVTX_HEADERS
 #    include <nvtx3/nvToolsExt.h>

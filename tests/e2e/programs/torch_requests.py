@@ -2,9 +2,13 @@
 
     torch_requests.py STEPS PER_STEP [WHAT]
 
-WHAT is how the program itself uses PyTorch's history (own, late, dump, looks, asks; threads: each step in its own
-thread, and the history in another), or short (a shorter ring), or what happens next: fork, now (writes a snapshot to
-now.mp), killed."""
+WHAT is one of:
+
+* own, late, dump, looks, asks: how the program itself uses PyTorch's history.
+* threads: each step runs in its own thread, and the program's history in another.
+* short: the history has a shorter ring.
+* fork, now, killed: how the program ends. "now" writes a snapshot to now.mp.
+"""
 import json
 import os
 import random

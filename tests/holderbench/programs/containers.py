@@ -1,7 +1,11 @@
 # Leaks of containers and names. Each program begins at a line `#--- NAME`, runs as __main__, and calls accuse() with
-# every tensor that it leaks. Its holder follows the name, as the program's author would write it: holder: what the path
-# begins with through: what it has behind that, in this order kind: of the holder bench.py looks when a program ends, or
-# when it calls look(), and compares.
+# every tensor that it leaks. The comments below the line have its holder, as the program's author would write it:
+#
+#    holder: the path's beginning
+#    through: further parts of the path, in this order
+#    kind: the kind of the holder
+#
+# bench.py looks when a program ends, or when it calls look(), and compares.
 
 #--- list-of-a-global
 # holder: history[*]

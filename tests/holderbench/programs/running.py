@@ -1,4 +1,4 @@
-# Leaks by running, ended or waiting code: exceptions, threads, generators, cycles. Labels as in containers.py.
+# Leaks by running, ended or waiting code, such as exceptions and generators. Labels as in containers.py.
 
 #--- exception-in-a-list
 # holder: errors[*]

@@ -1,6 +1,7 @@
-"""A server that sleeps: virtual memory beneath blocks that PyTorch's allocator counts goes and comes back. Prints
-unbacked bytes by a count, MiB by MiB: the most, at the allocated peak, at the end. argv: the driver's library, the
-stand-in of libc10."""
+"""A server that sleeps: sleeping.py DRIVER C10, the driver's library and the stand-in of libc10.
+
+Virtual memory below blocks that PyTorch's allocator counts is unmapped and mapped again. The program counts unbacked
+bytes MiB by MiB. It prints the most, those at the allocated peak, and those at the end."""
 import ctypes
 import json
 import random

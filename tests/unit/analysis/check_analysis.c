@@ -283,8 +283,8 @@ static void check_steps(const struct scene *scene, const struct mp_step_report *
     ck_assert_uint_eq(row, report->steps.count);
 }
 
-/* The end of the region that begins at `first`. That is the end event of its name on its thread, when no inner region
- * of that name is open, or the end of a region around it. */
+/* The end of the region that begins at `first`. It is the end event of its name on its thread when no inner region of
+ * that name is open, or else the end of a region around it. */
 static int64_t region_end(const struct scene *scene, int64_t first)
 {
     struct {

@@ -71,7 +71,7 @@ static uint32_t age_before(const struct lives *lives, uint32_t moment, uint32_t 
     return moment;
 }
 
-/* Of freed and living blocks, no freed one is the younger; and blocks get half as old again. */
+/* No freed block is younger than a living one, and blocks get half as old again. */
 static bool is_backlog(const struct lives *lives)
 {
     for (size_t i = 0; i < lives->count; i++)

@@ -330,7 +330,7 @@ START_TEST(rounds_of_a_small_part_are_no_steps)
     }
 }
 
-/* Of the host's blocks a sample is recorded: a round without one is a round. Alone they show the loop, too. */
+/* Host blocks are sampled, so a round without one is a round. If there are no others, they show the loop. */
 START_TEST(a_sample_of_the_host_does_not_decide)
 {
     for (unsigned with_torch = 0; with_torch < 2; with_torch++) {

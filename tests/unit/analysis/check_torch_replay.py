@@ -229,7 +229,7 @@ class Made(Written):
         self.assertTrue(all(seen.values()), seen)
 
     def test_either_order_of_free_blocks(self):
-        """Of free blocks of one size, PyTorch 2.15 takes one of the oldest segment, 2.11 the lowest address."""
+        """Among free blocks of one size, PyTorch 2.15 takes one of the oldest segment, 2.11 the lowest address."""
         for seed in range(8):
             for oldest_first in (True, False):
                 program = Program(seed, tight=False, settings={"downwards": True, "oldest_first": oldest_first})

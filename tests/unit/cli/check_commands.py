@@ -218,7 +218,7 @@ class Commands(unittest.TestCase):
         self.check_fails("nosuch.mp", 1, "nosuch.mp", "No such file")
 
     def test_files_of_one_command_are_named(self):
-        """What is said of a process is not said of those that it started."""
+        """The note appears for a process, and not for the processes that it started."""
         for name in ("apart/a.mp", "apart/a.4711.mp", "apart/a.old.mp", "apart/ab.12.mp", "apart/b.mp"):
             (self.folder / name).parent.mkdir(exist_ok=True)
             shutil.copy(self.folder / "train.mp", self.folder / name)

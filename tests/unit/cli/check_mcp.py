@@ -172,7 +172,7 @@ class Mcp(harness.TestCase):
         self.assertEqual(sorted(self.root.rglob("*")), before)
 
     def test_a_file_is_opened_once(self):
-        """Whoever changes the folder after the check changes nothing."""
+        """A change of the folder after the check does not matter."""
         sys.path.insert(0, str(harness.SOURCE / "python"))
         import libmemprof_mcp
         whole = (self.runs / "train.mp").read_bytes()

@@ -367,7 +367,7 @@ static void put_holders(void)
     mp_vec_free(&rows);
 }
 
-/* What a log of operators says: each block is made by one of two operators, and every third is read again later. */
+/* A log of operators: each block is made by one of two operators, and every third is read again later. */
 static void put_uses(void)
 {
     static const char *const used_texts[] = {"addmm", "gelu", "MmBackward0", "float32 [8, 128]",

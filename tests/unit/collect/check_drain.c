@@ -249,8 +249,8 @@ static uint64_t take(struct mp_drain *drain, struct mp_spool_header *spool, stru
     return seen->taken;
 }
 
-/* A hook left by a longjmp out of a signal handler holds back the other rings only for a second. So does a hook of a
- * thread whose last record is hours old. */
+/* A hook left by a longjmp out of a signal handler holds back the other rings only for a second. The same is true of a
+ * hook in a thread whose last record is hours old. */
 START_TEST(hooks_without_end)
 {
     struct mp_spool_header *spool = new_spool();

@@ -5,8 +5,8 @@
 #define SPACE  64
 #define RANGES 12
 
-/* The definition, word for word: the one that begins last and still covers, then the shorter, then the higher rank,
- * then the first added. */
+/* The definition, word for word: of the extents that cover the address, the one that begins last. Ties go to the
+ * shorter, then to the higher rank, then to the first added. */
 static uint64_t by_definition(const struct mp_extent *ranges, size_t count, uint64_t address)
 {
     const struct mp_extent *best = NULL;

@@ -23,7 +23,7 @@ class Refusing(pickle.Unpickler):
 
 
 def join(allocs, entries):
-    """Rows of (time, address, bytes); for each entry the index of its allocation, or None."""
+    """The index of each entry's allocation, or None. Allocations and entries are (time, address, bytes)."""
     lines = [f"{len(allocs)} {len(entries)}"] + [f"{time} {address} {size}" for time, address, size in allocs + entries]
     done = subprocess.run(["tests/unit/collect/join_history"], input="\n".join(lines), capture_output=True, text=True,
                           timeout=300, check=True)

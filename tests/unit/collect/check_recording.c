@@ -1,6 +1,6 @@
 /*
- * Whole recordings of random programs, compared with the truth: complete, after a kill, bounded, in windows, as
- * snapshots of now, and as live blocks. Each comparison covers every field (unit/whole.h).
+ * Recordings of random programs, compared with the truth. Some are complete, bounded or in windows, others end by a
+ * kill. Snapshots of now and live blocks are compared, too. Each comparison covers every field (unit/whole.h).
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -11,8 +11,12 @@
 
 #define EACH 5 /* secrets of each shape, arguments of each likeness */
 
-/* ^ ends an argument; {a20} is 20 random letters: a alphanumeric, l lower case, x hexadecimal, b base64, w with _ and
- * -, u upper case and digits, n digits. */
+/* ^ ends an argument. {a20} is 20 random characters of a kind:
+ *
+ *     a   alphanumeric              b   base64
+ *     l   lower case                w   alphanumeric, _ and -
+ *     x   hexadecimal               u   upper case and digits
+ *     n   digits */
 static const char *const secret_shapes[] = {
     "train^--jwt-less^eyJhbGciOiJIUzI1NiJ9.{w40}.{w43}",
     "curl^https://maps/api?x=AIza{w35}",

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Metadata that programs give PyTorch about blocks (user_metadata, annotate, internal_metadata), forward_frames, and
-the graph's node of a line. Every form of a recording is compared with a replay that shares no code with memprof.
-Anonymous ones have no name."""
+"""Metadata that programs give PyTorch about blocks (user_metadata and others), forward_frames, and the graph's node of
+a line. Every form of a recording is compared with a replay that shares no code with memprof. Anonymous ones have no
+name."""
 import json
 import pathlib
 import random

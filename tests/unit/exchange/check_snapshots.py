@@ -216,8 +216,8 @@ class Snapshots(Case):
             self.assertEqual(self.answer("info", self.dump(made.snapshot))["coverage"]["complete"], complete, key)
 
     def test_segments_that_overlap(self):
-        """Of segments that overlap, the first listed one counts. No byte counts twice, a note says so, and the export
-        lacks the other one."""
+        """The first listed of two overlapping segments counts. No byte counts twice, a note says so, and the export
+        lacks the other segment."""
         made = Made(7)
         truth = self.answer("info", self.dump(made.snapshot))["tracks"]
         first = made.snapshot["segments"][0]

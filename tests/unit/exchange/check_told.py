@@ -16,10 +16,12 @@ import torch_sources
 from check_export import as_lists
 from snapshots import MIB, START, Case
 
-# All keys and words of snapshots, from PyTorch's own tests of _snapshot() (test/test_cuda.py) and the sources that make
-# and read snapshots: torch/cuda/memory.py, torch/csrc/cuda/Module.cpp and memory_snapshot.cpp, torch/_utils.py,
-# torch/cuda/_memory_viz.py, torch/utils/viz/*.js, from 1.13 to 2.14 and to the development after it. A test below fails
-# if the installed PyTorch has others.
+# All keys and words of snapshots, from PyTorch 1.13 to 2.14 and the development after it. A test below fails if the
+# installed PyTorch has others. They come from PyTorch's sources:
+#
+# - the tests of _snapshot() (test/test_cuda.py)
+# - writers of snapshots: torch/cuda/memory.py, torch/csrc/cuda/Module.cpp and memory_snapshot.cpp
+# - readers of snapshots: torch/_utils.py, torch/cuda/_memory_viz.py, torch/utils/viz/*.js
 ACTIONS = ("alloc", "free_requested", "free_completed", "free", "segment_alloc", "segment_free", "segment_map",
            "segment_unmap", "snapshot", "oom", "user_defined", "annotate", "an action of tomorrow")
 STATES = ("active_allocated", "active_pending_free", "active_awaiting_free", "inactive", "a state of tomorrow")

@@ -1,4 +1,4 @@
-"""What the Python sources of the PyTorch versions on this machine say about snapshots. They are read, never
+"""Facts about snapshots from the Python sources of the PyTorch versions on this machine. They are read, never
 imported."""
 import ast
 import glob

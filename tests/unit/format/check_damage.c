@@ -73,7 +73,7 @@ static void set_file(struct sample *sample, const void *bytes, size_t size)
     ck_assert_int_eq(pwrite(sample->fd, bytes, size, 0), (ssize_t)size);
 }
 
-/* What the reader returned. */
+/* The reader's results. */
 struct seen {
     enum mp_status opened;
     size_t chunks;          /* equal to what was made, in order */

@@ -34,8 +34,8 @@ struct maker {
 extern const struct mp_recording_start made_start;
 
 uint64_t made_random(struct maker *maker);
-/* Makes every table, random events of every type, a base and samples, symbols, coverage and exit. It has `rounds` event
- * chunks with up to `events` events each. The file is finished, or left cut. All calls must succeed. */
+/* Makes a recording with a chunk of each kind and random events of every type. It has `rounds` event chunks with up to
+ * `events` events each. The file is finished, or left cut. All calls must succeed. */
 void make_recording(struct maker *maker, int fd, size_t rounds, size_t events, bool finish);
 void free_made(struct maker *maker);
 /* True if the chunk equals the written one; compares in both directions. */

@@ -179,7 +179,7 @@ def events_of(meta, columns):
 
 
 def walk(zstd, data):
-    """The start, the chunks as (offset, sequence, kind, meta, columns), and the clean-end mark, or None."""
+    """The start, the chunks, and the clean-end mark or None. A chunk is (offset, sequence, kind, meta, columns)."""
     start, at = unpack(data, 0)
     assert start["magic"] == "memprof" and start["min_reader"] <= 2
     assert start["checksum"] == zlib.crc32(data[:at - 5])

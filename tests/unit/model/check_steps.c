@@ -123,7 +123,7 @@ static bool is_called(const char *function, const char *name)
     return *function && !strcmp(name, function);
 }
 
-/* Numbers of steps that begin among the first `count` events, by cause: function, range, program, name or optimizer. */
+/* The events among the first `count` at which a step begins, for the cause `why`. Returns their number. */
 static size_t collect(const struct sequence *s, size_t count, int why, uint32_t *at)
 {
     const char *first = NULL;

@@ -1,6 +1,6 @@
 /*
- * Reads a recording through memprof_read.h, as a user's program does, and prints each table: its name, its number of
- * rows, and the sum of all its numbers and lengths of texts. Two threads make the tables at the same time.
+ * Reads a recording through memprof_read.h, as a user's program does. Prints each table's name, its number of rows, and
+ * the sum of all its numbers and lengths of texts. Two threads make the tables at the same time.
  */
 #include <inttypes.h>
 #include <pthread.h>

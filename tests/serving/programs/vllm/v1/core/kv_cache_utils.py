@@ -10,7 +10,7 @@ logger = logging.getLogger("vllm")
 
 @dataclasses.dataclass
 class Spec:
-    """Of a layer: keys and values of so many heads of 32 elements."""
+    """A layer's cache: keys and values of `num_kv_heads` heads with 32 elements each."""
     num_kv_heads: int = 4
     dtype: torch.dtype = torch.bfloat16
     block_size: int = 16
