@@ -1,9 +1,10 @@
-# MP_ATTACH: `memprof attach` needs libbpf, and a clang that compiles for BPF; without them the command says so.
+# MP_ATTACH: the part attach (m4/mp_parts.m4) needs libbpf, and a clang that compiles for BPF; without them it is left out.
 AC_DEFUN([MP_ATTACH], [
-  AC_ARG_WITH([libbpf], [AS_HELP_STRING([--without-libbpf], [build without `memprof attach` (default: where libbpf and clang are)])],
-    [], [with_libbpf=check])
+  AC_ARG_ENABLE([attach],
+    [AS_HELP_STRING([--disable-attach], [leave out `memprof attach` (default: built where libbpf and clang are)])],
+    [], [enable_attach=check])
   have_attach=no
-  AS_IF([test "x$with_libbpf" != xno && test "$host_cpu" = x86_64], [
+  AS_IF([test "x$enable_attach" != xno && test "$host_cpu" = x86_64], [
     PKG_CHECK_MODULES([LIBBPF], [libbpf >= 1.0], [have_attach=yes], [have_attach=no])
     AC_PATH_PROGS([BPF_CLANG], [clang clang-19 clang-16 clang-14], [no])
     AS_IF([test "$BPF_CLANG" = no], [have_attach=no])
@@ -18,8 +19,8 @@ AC_DEFUN([MP_ATTACH], [
       [AC_MSG_RESULT([no]); have_attach=no])
     rm -f conftest.o
   ])
-  AS_IF([test "x$with_libbpf" = xyes && test "$have_attach" = no],
-    [AC_MSG_ERROR([--with-libbpf: libbpf 1.0, or a clang for BPF, was not found; see tools/install-deps])])
+  AS_IF([test "x$enable_attach" = xyes && test "$have_attach" = no],
+    [AC_MSG_ERROR([--enable-attach: libbpf 1.0, or a clang for BPF, was not found, or this is no x86-64; see tools/install-deps])])
   # --unwind libunwind: its accessors to another process; no ptrace is used.
   AS_IF([test "$have_attach" = yes], [
     AC_CHECK_HEADER([libunwind-ptrace.h],
@@ -27,5 +28,5 @@ AC_DEFUN([MP_ATTACH], [
         [AC_SUBST([LIBUNWIND_LIBS], ["-lunwind-ptrace -lunwind-x86_64"])
          AC_DEFINE([MP_HAVE_LIBUNWIND_REMOTE], [1], [libunwind unwinds another process])], [], [-lunwind-x86_64])])
   ])
-  AM_CONDITIONAL([HAVE_ATTACH], [test "$have_attach" = yes])
+  AM_CONDITIONAL([PART_ATTACH], [test "$have_attach" = yes])
 ])

@@ -3,9 +3,6 @@
 #include "cli/command.h"
 #include "cli/gone.h"
 
-#define ENTRY(name) &mp_command_##name,
-const struct mp_command *const mp_commands[] = {MP_COMMANDS(ENTRY) NULL};
-
 const struct mp_command *mp_command_find(const char *name)
 {
     for (size_t i = 0; mp_commands[i]; i++)
@@ -55,6 +52,9 @@ static const char *by_other_name(const char *name)
 int mp_command_unknown(const char *name)
 {
     if (mp_gone_command(name)) return MP_EXIT_USAGE;
+    for (const struct mp_command_left_out *one = mp_commands_left_out; one->name; one++)
+        if (!strcmp(one->name, name))
+            return mp_give_up("this build has no %s: configure it with --enable-%s", name, one->part);
     const char *names[64] = {0};
     for (size_t i = 0; mp_commands[i]; i++)
         names[i] = mp_commands[i]->name;

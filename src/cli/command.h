@@ -1,4 +1,8 @@
-/* A command of memprof: it has its own file, one struct mp_command, and one line in MP_COMMANDS. */
+/*
+ * A command of memprof: it has its own file, one struct mp_command named mp_command_NAME, and its name in the
+ * Makefile.inc of its folder: in COMMANDS of src/cli, or in PART_COMMANDS of a part. src/cli/commands.awk makes the two
+ * tables below of these names.
+ */
 #pragma once
 
 #include <stdbool.h>
@@ -28,40 +32,13 @@ struct mp_command {
     int (*run)(const struct mp_invocation *invocation); /* returns an exit status */
 };
 
-/* In the order of use: record, read, export. */
-#define MP_COMMANDS(X)                                                                                                 \
-    X(snapshot)                                                                                                        \
-    X(attach)                                                                                                          \
-    X(top)                                                                                                             \
-    X(plan)                                                                                                            \
-    X(report)                                                                                                          \
-    X(peak)                                                                                                            \
-    X(leaks)                                                                                                           \
-    X(holders)                                                                                                         \
-    X(steps)                                                                                                           \
-    X(advise)                                                                                                          \
-    X(frag)                                                                                                            \
-    X(size)                                                                                                            \
-    X(compare)                                                                                                         \
-    X(info)                                                                                                            \
-    X(trace_plot)                                                                                                      \
-    X(segment_plot)                                                                                                    \
-    X(chrome_trace)                                                                                                    \
-    X(flamegraph)                                                                                                      \
-    X(export)                                                                                                          \
-    X(import)                                                                                                          \
-    X(merge)                                                                                                           \
-    X(recover)                                                                                                         \
-    X(anonymize)                                                                                                       \
-    X(doctor)                                                                                                          \
-    X(measure)                                                                                                         \
-    X(mcp)                                                                                                             \
-    X(completion)                                                                                                      \
-    X(help)
-#define MP_COMMAND_DECLARE(name) extern const struct mp_command mp_command_##name;
-MP_COMMANDS(MP_COMMAND_DECLARE)
-
 extern const struct mp_command *const mp_commands[]; /* in order of --help, NULL-terminated */
+
+/* The commands of the parts that configure left out; `name` NULL ends it. */
+struct mp_command_left_out {
+    const char *name, *part;
+};
+extern const struct mp_command_left_out mp_commands_left_out[];
 
 const struct mp_command *mp_command_find(const char *name);
 /* The heading that begins with this command in the list of commands; NULL: the previous command's heading applies,
@@ -69,5 +46,6 @@ const struct mp_command *mp_command_find(const char *name);
 const char *mp_command_heading(const struct mp_command *command);
 const char *mp_command_option_help(const struct mp_command *command, enum mp_option option);
 bool mp_command_takes(const struct mp_command *command, enum mp_option option);
-/* Reports that there is no such command, and suggests the nearest one; returns MP_EXIT_USAGE. */
+/* Reports that there is no such command, and why or which one is nearest. Returns MP_EXIT_COULD_NOT if its part was
+ * left out, else MP_EXIT_USAGE. */
 int mp_command_unknown(const char *name);

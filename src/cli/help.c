@@ -46,7 +46,11 @@ static void wrap(struct mp_buffer *out, const char *text, int indent, int writte
 int mp_help_version(void)
 {
     struct mp_buffer out = {0};
+    const char *last = "";
     mp_buffer_append_text(&out, "memprof " PACKAGE_VERSION MP_COMMIT "\n");
+    for (const struct mp_command_left_out *one = mp_commands_left_out; one->name; last = (one++)->part)
+        if (strcmp(last, one->part)) mp_buffer_printf(&out, "%s%s", *last ? ", " : "built without ", one->part);
+    if (*last) mp_buffer_append_text(&out, "\n");
     return print(&out);
 }
 

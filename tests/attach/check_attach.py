@@ -621,7 +621,7 @@ class Words(Saying):
         for fact in ("has ended", "there is no process"):
             status, said = self.say(gone.pid)
             self.assertEqual(status, 1)
-            self.assertRegex(said, f"{fact}|was built without libbpf")
+            self.assertIn(fact, said)
             gone.wait()
 
 
