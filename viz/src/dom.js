@@ -49,9 +49,9 @@ export function inNextFrame(draw) {
   };
 }
 
-/** Runs `draw` whenever the size of `box` has changed, before the frame is shown: a frame with an old drawing would
- * show it stretched, and may be the last one, as in screenshots without a window. Returns a function to call when the
- * present size has been drawn, so that `draw` is not run for it again. */
+/** Runs `draw` whenever the size of `box` has changed, before the frame is shown. Otherwise the frame would show the
+ * old drawing stretched, and it may be the last one, as in screenshots without a window. Returns a function to call
+ * when the present size has been drawn, so that `draw` is not run for it again. */
 export function onResize(box, draw) {
   const size = () => `${box.clientWidth} ${box.clientHeight}`;
   let drawn = "";

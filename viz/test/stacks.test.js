@@ -11,7 +11,12 @@ import { randomFrom, varints, zigzag } from "./make.js";
 const column = (values, count = values.length) => ({ bytes: varints(values), count });
 const raw = (bytes) => ({ bytes: Uint8Array.from(bytes), count: bytes.length });
 
-/** Frame 0: f in a.py:7, the user's; frame 1: native, two lines; frame 2: native without a symbol; frame 3: the border to backward. */
+/**
+ * - Frame 0: f in a.py:7, the user's.
+ * - Frame 1: native, two lines.
+ * - Frame 2: native without a symbol.
+ * - Frame 3: the border to backward.
+ */
 function makeStacks({ line = 7, address = 64 } = {}) {
   const texts = ["", "f", "/x/a.py", "inner", "outer", "/lib/l.so"].map((text) => new TextEncoder().encode(text));
   texts.push(Uint8Array.of(0xff, 0x41), new TextEncoder().encode("backward of")); // the first is not UTF-8

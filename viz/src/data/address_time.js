@@ -57,8 +57,9 @@ export const NOTHING = -1;
 
 /**
  * Fills pick[y * width + x] with the block that each pixel shows; the lowest address is in the last row. A block has at
- * least one pixel. @param {number} total bytes of the ranges @param {{from: number, to: number, under: number, bytes:
- * number, id: number}[]} rects `from` and `to` in pixels;
+ * least one pixel.
+ * @param {number} total bytes of the ranges
+ * @param {{from: number, to: number, under: number, bytes: number, id: number}[]} rects `from` and `to` in pixels;
  *        later rects are drawn over earlier ones
  */
 export function paintRects(pick, width, height, total, rects) {

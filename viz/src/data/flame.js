@@ -89,9 +89,9 @@ export function frameKey(frame) {
 }
 
 /**
- * @param {{site: number, frames: object[], value: number}[]} rows `frames`: the boxes below the site's calls @param
- * {{frames: string, inverted: boolean}} look inverted: from the innermost call outwards @returns the root; a node's
- * `value` is its children's and its `own`; `site` is the heaviest that passes through it
+ * @param {{site: number, frames: object[], value: number}[]} rows `frames`: the boxes below the site's calls
+ * @param {{frames: string, inverted: boolean}} look inverted: from the innermost call outwards
+ * @returns the root; a node's `value` is its children's and its `own`; `site` is the heaviest that passes through it
  */
 export function flameTree(stacks, rows, { frames, inverted }) {
   const root = newNode(null, null);

@@ -4,8 +4,10 @@ import { readUint32s } from "./varint.js";
 
 export const WORD_COLUMNS = ["length", "text"];
 
-/** Reads a list of texts, such as the paths of modules. @returns {string[]} by the number that blocks have; the first
- * one stands for "none" */
+/**
+ * Reads a list of texts, such as the paths of modules.
+ * @returns {string[]} by the number that blocks have; the first one stands for "none"
+ */
 export function readWords({ length, text }) {
   const lengths = readUint32s(length.bytes, length.count);
   const decoder = new TextDecoder();
@@ -28,8 +30,8 @@ function merge(path, other) {
 }
 
 /**
- * A short name for the modules of some blocks: "blocks.*.attn", "head +2". "" for none. @param {Map<string, number>}
- * bytes bytes by path; those of "" are ignored
+ * A short name for the modules of some blocks: "blocks.*.attn", "head +2". "" for none.
+ * @param {Map<string, number>} bytes bytes by path; those of "" are ignored
  */
 export function modulePattern(bytes) {
   const kinds = new Map();

@@ -36,10 +36,11 @@ function pathAt(list, time) {
 
 export class Notes {
   /**
-   * @param {object} columns by name: {bytes, count} @param {object} steps likewise
+   * @param {object} columns by name: {bytes, count}
+   * @param {object} steps likewise
    * @param {import("./stacks.js").Stacks} stacks for the names
    * @param {{end, stepsEnd, before}} times the ends of the recording and of its last step; the number of steps that the
-   * program began before the recording
+   *        program began before the recording
    */
   constructor(columns, steps, stacks, { end, stepsEnd, before }) {
     const count = columns.type.count;

@@ -17,8 +17,10 @@ export const SCOPES = {
  * @typedef {object} Scope
  * @property {string} of a key of SCOPES
  * @property {Uint32Array} ids the blocks, in order of allocation
- * @property {number} bytes @property {number} unknown blocks whose size is not known
- * @property {number} from @property {number} to the time over which lifetimes count
+ * @property {number} bytes
+ * @property {number} unknown blocks whose size is not known
+ * @property {number} from the beginning of the time over which lifetimes count
+ * @property {number} to its end
  * @property {number} at the time of the moment, or undefined for a window
  */
 
@@ -85,7 +87,8 @@ export const MEASURES = {
 
 /**
  * Blocks summed by a key: rows of {key, bytes, blocks, time, largest}. `time` is bytes times the page's unit of time,
- * `largest` the id of a block. @param {function(number): *} keyOf
+ * `largest` the id of a block.
+ * @param {function(number): *} keyOf
  */
 export function sumBy(track, scope, keyOf) {
   const rows = new Map();

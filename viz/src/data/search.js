@@ -48,8 +48,8 @@ function wordTest(track, { stacks, modules, categories, words }, word) {
 }
 
 /**
- * The blocks of a track that match a query. @returns {{mask: Uint8Array, blocks: number, bytes: number}} mask: 1 per
- * block that matches
+ * The blocks of a track that match a query.
+ * @returns {{mask: Uint8Array, blocks: number, bytes: number}} mask: 1 per block that matches
  */
 export function findBlocks(track, recording, query) {
   const words = query.words.map((word) => wordTest(track, recording, word));

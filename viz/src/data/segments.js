@@ -4,8 +4,8 @@
 export const SEGMENT_LOOKS = { map: { name: "at a moment" }, time: { name: "over time" } };
 
 /**
- * The live segments of `lower` at a time, with the blocks of `upper` in them, both in order of address. @returns
- * {{address, bytes, used, largest, blocks: {id, address, bytes}[]}[]} used: bytes of blocks; largest: hole
+ * The live segments of `lower` at a time, each with its blocks of `upper`. Both are in order of address.
+ * @returns {{address, bytes, used, largest, blocks: {id, address, bytes}[]}[]} used: bytes of blocks; largest: hole
  */
 export function addressMap(lower, upper, time) {
   const place = (track) => (id) => ({ id, address: track.address(id), bytes: track.bytesOf(id) });

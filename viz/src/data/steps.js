@@ -27,9 +27,9 @@ export function stepRows(track, notes) {
 }
 
 /**
- * Bytes that the steps added, from the end of the first step to the end of the last step that another one followed: at
- * its end a program frees all. @returns {{bytes: number, index: number} | null} index: of that last step; null: fewer
- * than two steps
+ * Bytes that the steps added, from the end of the first step to the end of the last one before another step. The last
+ * step of all does not count, because a program frees all at its end.
+ * @returns {{bytes: number, index: number} | null} index: of that last step; null: fewer than two steps
  */
 export function addedBySteps(rows) {
   const ended = rows.filter((row) => !row.toEnd);

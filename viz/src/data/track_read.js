@@ -17,7 +17,8 @@ const CHECKPOINT_EVENTS = 65536;
  * @param {object} info the header's entry of this track
  * @param {object} columns by name: {bytes, count}
  * @param {Float64Array} sizes the page's dictionary of sizes
- * @param {number} end the time after the last event @returns {object} what class Track holds
+ * @param {number} end the time after the last event
+ * @returns {object} what class Track holds
  */
 export function readTrack(info, columns, sizes, end) {
   const data = { ...readBlocks(info, columns, sizes), ...emptyEvents(info, end) };

@@ -53,8 +53,8 @@ export class Unpacker {
     if (at !== this.blob.length) throw new Error("the page is cut: some of its data is missing");
   }
 
-  /** The columns `prefix.name`: {name: {bytes, count}}. Those of the first track are inflated beside the first others,
-   * as the browser does that in threads of its own. */
+  /** The columns `prefix.name`: {name: {bytes, count}}. The first track's columns are inflated ahead, at the same time
+   * as others: the browser does that in its own threads. */
   group(prefix, names) {
     const first = "t" + this.header.track;
     this.ahead ??= this.columns.has(first + ".op") ? { [first]: this.inflated(first, TRACK_COLUMNS) } : {};

@@ -99,7 +99,7 @@ function byGroup(group) {
   };
 }
 
-/** By name of a module: the index of its colour. Those with most bytes at the peak come first: they keep apart best. */
+/** By name of a module: the index of its colour. The modules with most bytes at the peak get the most distinct ones. */
 function moduleColours(track, names) {
   const bytes = new Map(names.map((name) => [name, 0]));
   for (const id of track.side.seek(track.peak.event).ids()) {

@@ -3,9 +3,9 @@
 /**
  * @param {import("../data/track.js").Track} track
  * @param {function(number, number): number} firstAt the first event not before a place, searched from the event in the
- * second argument on @returns {{state: Int32Array, max: Float64Array, min: Float64Array, first: number, last: number}}
- * first and last: the
- *          states at the window's two ends
+ *        second argument on
+ * @returns {{state: Int32Array, max: Float64Array, min: Float64Array, first: number, last: number}} first and last: the
+ *        states at the window's two ends
  */
 export function chooseColumns(track, firstAt, start, end, width) {
   const state = new Int32Array(width);

@@ -12,7 +12,8 @@ const WALK_LEAST = 256; // a list is always used for this many live blocks
  * Fills `pick`, column by column, top row first: pick[x * height + y].
  * @param {import("../data/track.js").Track} track
  * @param {{state: Int32Array}} columns
- * @param {number} low @param {number} high the bytes at the lower and upper edge
+ * @param {number} low the bytes at the lower edge
+ * @param {number} high the bytes at the upper edge
  */
 export function layOut(track, columns, low, high, width, height, pick) {
   const { state } = columns;

@@ -10,7 +10,8 @@ const DASHES = [[5, 4], [8, 3, 2, 3], [2, 3], [10, 4]];
 
 /**
  * The lines of a track. `top` is the highest line that is near enough to the blocks to be shown at first. Higher lines
- * appear when the byte axis reaches them. @returns {{lines: {name, time, bytes, most}[], top: number}}
+ * appear when the byte axis reaches them.
+ * @returns {{lines: {name, time, bytes, most}[], top: number}}
  */
 export function levelsOf(recording, track, index) {
   const device = track.info.id.split("/")[0];
@@ -65,8 +66,11 @@ export function drawLevels(context, plot, ink, label) {
 
 /**
  * Adds the visible part of a stepped line to `path`, from point `first` on. If several points are in one pixel, only
- * the lowest and the highest are drawn. Returns the line's end. @param {CanvasPath} path @param {function(number):
- * boolean} inSight @param {function(number): number} xOf @param {function(number): number} yOf
+ * the lowest and the highest are drawn. Returns the line's end.
+ * @param {CanvasPath} path
+ * @param {function(number): boolean} inSight
+ * @param {function(number): number} xOf
+ * @param {function(number): number} yOf
  */
 export function stepPath(path, first, right, inSight, xOf, yOf) {
   let y = yOf(first);

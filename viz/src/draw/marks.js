@@ -30,8 +30,8 @@ export function labelOf({ counts }) {
   return parts.join(", ") + (more ? `, and ${more} more` : "");
 }
 
-/** The lanes of a recording's marks: out-of-memories, and others; a lane without marks is left out. A driver reports an
- * out-of-memory beside PyTorch, so those of the shown track count if it has some. */
+/** The lanes of a recording's marks: out-of-memories, and others. A lane without marks is left out. The driver and
+ * PyTorch report the same out-of-memory, so only those of the shown track count if it has some. */
 export function markLanes(marks, track) {
   const shown = marks.map((mark) => ({ ...mark, oom: mark.kind === "oom", words: wordsOf(mark) }))
     .filter(({ words }) => words);
@@ -41,8 +41,10 @@ export function markLanes(marks, track) {
 }
 
 /**
- * Groups the marks of a lane, which are by time: {x, left, right, counts}, from left to right. Equal out-of-memories are
- * one group wherever they lie. @param {function(number): number} xOf of a time @param {function(string): number} widthOf
+ * Groups the marks of a lane, which are by time: {x, left, right, counts}, from left to right. Equal out-of-memories
+ * are one group wherever they lie.
+ * @param {function(number): number} xOf of a time
+ * @param {function(string): number} widthOf
  * @param {number} end where the lane ends
  */
 export function groupMarks(lane, xOf, widthOf, end) {

@@ -175,7 +175,7 @@ export class BlockPanel {
     return birth < 0 || death === Infinity ? "at least " + text : text;
   }
 
-  /** Of a block with tensors: the end of the last operator that used it; null: not known. */
+  /** The end of the last operator that used a block with tensors, as text; null: not known. */
   usedText(id) {
     const { recording, track } = this;
     const used = track.usedTo[id];

@@ -1,13 +1,13 @@
 // The lower part of the page: one of several views at a time, all about the same blocks.
 //
-// A view is a class with `static id, title`, `static fits(recording, trackIndex)`, a constructor that takes what every
-// view gets (`context`: recording, store, goTo...) and its own element, and
+// A view is a class with `static id, title` and `static fits(recording, trackIndex)`. Its constructor takes the
+// `context` that every view gets (recording, store, goTo...) and its own element. Its members:
 //   show(track)     another track is shown
-//   draw(scope)     the blocks that it is about, or colours, have changed; only called while it is in sight
-// needs names of the state's parts, other than the scope, after which it must be drawn again
-// controls() elements next to the tabs
-//   caption(scope)  what it says above itself; null: nothing
-//   values()        {columns, rows}: itself as a table, for CSV
+//   draw(scope)     draws the blocks of the scope, after these or the colours changed; only called while in sight
+//   needs           names of further parts of the state; the view is drawn again when one changes
+//   controls()      elements next to the tabs
+//   caption(scope)  the text above the view; null: none
+//   values()        {columns, rows}: the view as a table, for CSV
 
 import { byId, element, inNextFrame, onResize } from "../dom.js";
 import { SCOPES, scopeName, scopeOf } from "../data/scope.js";

@@ -7,15 +7,18 @@ const SPARE = 8; // rows above and below
 
 /**
  * @typedef {object} Column
- * @property {string} key @property {string} title "" if the table cannot be sorted by it @property {boolean} [number]
- * @property {string} [about] @property {function(object): (number|string)} value for sorting and CSV @property
- * {function(object): (Node|string)[]} cell
+ * @property {string} key
+ * @property {string} title "" if the table cannot be sorted by it
+ * @property {boolean} [number]
+ * @property {string} [about]
+ * @property {function(object): (number|string)} value for sorting and CSV
+ * @property {function(object): (Node|string)[]} cell
  */
 export class Table {
   /**
-   * @param {HTMLElement} box an element that scrolls and is positioned; its other contents are above the table @param
-   * {{columns: Column[], label: string, sort: string, choose: function(object): void, chosen: function(object):
-   * boolean}} how
+   * @param {HTMLElement} box an element that scrolls and is positioned; its other contents are above the table
+   * @param {{columns: Column[], label: string, sort: string, choose: function(object): void, chosen: function(object):
+   *        boolean}} how
    */
   constructor(box, how) {
     Object.assign(this, { box, rows: [], ...how });

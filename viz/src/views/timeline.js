@@ -147,7 +147,7 @@ export class Timeline {
     this.picture.getContext("2d").putImageData(this.image, 0, 0);
   }
 
-  /** What is hatched; null if the recording has no log of operators. */
+  /** paint()'s `idle`, which says what it hatches; null if the recording has no log of operators. */
   idle() {
     if (!this.recording.header.tensors || this.recording.timeless) return null;
     const { start, end } = this.store.state;
