@@ -113,8 +113,8 @@ def active():
 
 
 def environment(given=None):
-    """The variables with which a process of another program becomes part of this recording: for engines whose workers
-    do not have this process as an ancestor, such as Ray's runtime_env or Dask's nanny. `given`: the variables that the
+    """The variables with which a process of another program becomes part of this recording. For engines whose workers
+    do not descend from this process, such as Ray's runtime_env or Dask's nanny. `given`: the variables that the
     worker gets otherwise; a list among them stays, behind memprof's part. Empty without a recording."""
     part = os.environ.get("MEMPROF_PRELOAD")
     if not part or not os.environ.get("MEMPROF_SESSION"):
@@ -144,8 +144,8 @@ class region:
     """A named span of this thread: a context manager, or a decorator of functions.
 
     A decorator without a name uses the function's name. Decorated generators and `async` functions are in the region
-    while they run. They are not while they wait, because other tasks of the thread may run then. So a `with` block in
-    an `async` function must not contain an `await`.
+    while they run. They are not while they wait, because other tasks of the thread may run then. A `with` block in
+    an `async` function must therefore not contain an `await`.
     """
 
     __slots__ = ("_name",)

@@ -1,8 +1,8 @@
 """One change, made in a program from outside: for `memprof plan --advise` and `memprof advise --try`.
 
-MEMPROF_APPLY has the change as JSON: `pattern` as in memprof.advise/1, and what the pattern needs: `module`, `modules`
-(paths with * for numbers, and how many of them), `file`, `line` (of the code that calls the network). Where the change
-first takes effect, the recording gets a mark: without it, memprof does not count the run.
+MEMPROF_APPLY has the change as JSON. `pattern` is as in memprof.advise/1. Some patterns need `module`, a path with *
+for numbers, and `modules`, the number of these modules. Others need `file` and `line` of the code that calls the
+network. When the change first takes effect, the recording gets a mark. Without it, memprof does not count the run.
 """
 
 import contextlib

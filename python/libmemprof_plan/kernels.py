@@ -1,8 +1,8 @@
 """Kernels that an engine compiles at their first call. A plan leaves them out, as it computes nothing.
 
 CuTe DSL's kernels run on a copy of NVIDIA's runtime, which asks NVIDIA's driver for undocumented tables. Kernels of
-SGLang, FlashInfer and DeepGEMM need nvcc, and minutes. Their callers own all tensors. So each launch launches a kernel
-of PyTorch's instead, and captured graphs have the same number of nodes.
+SGLang, FlashInfer and DeepGEMM need nvcc, and minutes. Their callers own all tensors, so each launch can launch a
+kernel of PyTorch's instead. Captured graphs then have the same number of nodes.
 """
 
 import functools

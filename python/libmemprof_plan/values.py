@@ -518,7 +518,7 @@ class _Follower:
             self.give(self.torch.count_nonzero(shadow))
 
     def count_question(self):
-        """A loop may wait for a value that never comes. So its line is named, once."""
+        """Names the line of a question, once: a loop may wait for a value that never comes."""
         frame = sys._getframe(2)
         while frame.f_back and frame.f_code.co_filename.startswith(OURS):
             frame = frame.f_back

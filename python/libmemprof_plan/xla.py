@@ -1,7 +1,10 @@
 """JAX under `memprof plan`: XLA's own compiler and allocator run on the stand-in GPU, and say what they need.
 
-Marks of the recording: "plan: jax VERSION"; "plan: xla PEAK ARGUMENTS OUTPUT TEMPORARIES NAME" of each program that is
-larger than those before; at the end "plan: bfc HELD LIMIT", of the device whose allocator held most.
+Marks of the recording:
+
+* "plan: jax VERSION"
+* "plan: xla PEAK ARGUMENTS OUTPUT TEMPORARIES NAME" for each program that is larger than those before
+* "plan: bfc HELD LIMIT" at the end, for the device whose allocator held most
 """
 
 import atexit

@@ -1,5 +1,5 @@
 """Finds steps of optimizers within code of torch.compile, which enters no region. PyTorch increments a parameter's
-version with every change. So the versions of the first parameters are compared before and after each call."""
+version with every change, so the versions of the first parameters are compared before and after each call."""
 
 from libmemprof_torch import replace
 

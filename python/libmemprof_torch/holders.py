@@ -1,7 +1,7 @@
 """Finds the holders of memory. A walk goes from roots (names of modules, locals of frames, running code) down to the
 tensors that use storages. It also follows graphs of autograd to the tensors that their nodes have saved.
 
-The walk is breadth first, from the program's own names. So it first meets the shortest path that a person would write.
+The walk is breadth first, from the program's own names, so it first meets the shortest path that a person would write.
 It never meets most of Python's and torch's own objects. From tensors that it did not reach, it climbs up, with few
 calls of gc.get_referrers. It runs no code of the program: it reads attributes past their class, and calls no repr. It
 keeps nothing alive, and leaves Python's collector as it was. holders_names.py makes the texts.
@@ -399,7 +399,7 @@ class Look:
 
     def _unreachable(self):
         """By address, the objects that Python's collector would free now, as it finds them: references to them come
-        only from one another. Of the youngest objects only; so a part of the garbage may be missing."""
+        only from one another. Only the youngest objects count, so a part of the garbage may be missing."""
         objects = self._youngest() if self._under is None else []
         found = collections.Counter(map(id, self.found))
         found.update(map(id, objects))

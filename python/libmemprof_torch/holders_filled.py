@@ -235,8 +235,8 @@ def _loads_number(each):
 
 
 def _bounds_in(code, name, named_by):
-    """The bounds that the code sets for the container: numbers, or (kind, name, code) of what they are loaded from. 0: it
-    drops entries where one value exceeds another, such as `while self.bytes > self.limit`."""
+    """The bounds that the code sets for the container: numbers, or (kind, name, code) of a variable. 0: the code drops
+    entries if one value exceeds another, such as `while self.bytes > self.limit`."""
     some = [each for each in dis.get_instructions(code) if each.opname not in NOT_BETWEEN]
 
     def is_container(each):

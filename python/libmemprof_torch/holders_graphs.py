@@ -31,7 +31,7 @@ def _member(torch, node, name):
 
 
 def has_settled_graph(base, tensor):
-    """If its base was changed, a view makes a new node when somebody reads its node. That would change the program."""
+    """False for a view whose base was changed: reading its node would make a new one, which changes the program."""
     if not base._is_view(tensor):
         return True
     below = base._base.__get__(tensor)
@@ -99,8 +99,8 @@ def _stopped(is_stopped, read, *arguments):
 
 
 def _code_of(function):
-    """(the code that a call runs first, the number of arguments before the call's own); (None, 0): it is no Python
-    code, so it cannot be stopped."""
+    """(the code that a call runs first, the number of arguments before the call's own). (None, 0): the function is not
+    in Python, so memprof cannot stop it."""
     bound = 0
     while type(function) in (types.MethodType, functools.partial):
         of_method = type(function) is types.MethodType

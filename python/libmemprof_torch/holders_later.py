@@ -7,8 +7,9 @@ example:
     print(torch.stack(losses))       # behind it, and not within another loop that keeps the same list
 
 If an outer loop has the last line, too, but not the first, each of its rounds reads a longer list: nobody drops the old
-entries. Calls are followed by their names. So code counts only if it runs once: it is a module's own, or a name in such
-code leads to it, and no loop does. A local variable that the code makes anew is read by each run on its own.
+entries. Calls are followed by their names, so code counts only if it runs once. It is then a module's own, or a name in
+a module's own code leads to it, and no loop does. A local variable that the code makes anew is read by each run on its
+own.
 """
 
 import dis
@@ -166,8 +167,8 @@ class Later:
 
     @staticmethod
     def _how_read(body, place, name, named_by):
-        """0: the instruction does not load the container, or only to change or test it; 1: code counts its entries, or
-        takes one of them; 2: code reads them."""
+        """0: the instruction does not load the container, or only to change or test it. 1: code counts its entries, or
+        takes one of them. 2: code reads them."""
         step = body.steps[place]
         values = step.argval if type(step.argval) is tuple else (step.argval,)
         if not step.opname.startswith("LOAD_") or not step.opname.startswith(named_by) or name not in values:

@@ -65,8 +65,8 @@ def wake_by_signal(api, looks):
 
 
 class _Woken:
-    """The signal's handler. Nothing here refers to the handler. So when another handler replaces it, it is freed,
-    unless the program holds it. Looks.see_who_is_woken() finds that out."""
+    """The signal's handler. Nothing here refers to the handler, so it is freed when another handler
+    replaces it, unless the program holds it. see_who_is_woken() finds that out."""
 
     __slots__ = ("_looks", "__weakref__")
 
@@ -91,7 +91,7 @@ class Ask:
 
 
 class Waking:
-    """What SIGURG wakes; look_if_due() is its subclass's."""
+    """Looks that SIGURG wakes. Subclasses have look_if_due()."""
 
     def __init__(self, api):
         self._api, self._wakes, self.woken_by = api, False, lambda: None

@@ -357,10 +357,14 @@ class Token:
 
 
 class Holder:
-    """`path` holds `addresses` of storages; sorted by their number. `container`: (kind of name, name, its function,
-    module or classes, whether its entries are filled) for the container of the entries, as holders_filled.py takes it;
-    None: there is none. `entries`: the number of entries of the growing container, 0 if the container has
-    a bound of its own. `sizes`: numbers of its owner, by name. tell_bound() writes into the path at `told`."""
+    """`path` holds `addresses` of storages; sorted by their number.
+
+    * `container`: the container of the entries, as holders_filled.py takes it, or None. It is the kind of its name, the
+      name, its function, module or classes, and whether its entries are filled.
+    * `entries`: the number of entries of the growing container; 0 if the container has a bound of its own.
+    * `sizes`: numbers of its owner, by name.
+    * `told`: where tell_bound() writes into the path.
+    """
 
     __slots__ = ("path", "kind", "certain", "addresses", "file", "line", "container", "entries", "sizes", "told")
 

@@ -33,8 +33,8 @@ class Layout(ctypes.Structure):
 
 
 class Callback(ctypes.Structure):
-    """at::RecordFunctionCallback: two functions, a probability, a byte for each scope, then whether inputs, outputs
-    and numbers are needed. The number of scopes differs, so all bytes behind the wanted scopes are 1."""
+    """at::RecordFunctionCallback: two functions, a probability, and a byte for each scope. Then it says whether inputs,
+    outputs and numbers are needed. The number of scopes differs, so all bytes behind the wanted scopes are 1."""
     _fields_ = [("begin", ctypes.c_void_p), ("end", ctypes.c_void_p), ("probability", ctypes.c_double),
                 ("scopes", ctypes.c_ubyte * 40)]
 
@@ -213,8 +213,8 @@ class _Prober:
         raise LookupError("a list of tensors")
 
     def at_add(self, run):
-        """aten::add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!): the first of three equal
-        structures has an alias that it writes to, the others have none."""
+        """The schema of `aten::add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)`. The first
+        of three equal structures has an alias that it writes to. The others have none."""
         schema, layout = _word(run + self.layout.run_schema), self.layout
         arguments, count = 64, 3  # behind two names of 32 bytes each
         begin, end = _word(schema + arguments), _word(schema + arguments + 8)

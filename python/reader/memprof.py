@@ -160,7 +160,7 @@ class Recording:
         return self.table("holders")
 
     def stack(self, stack_id):
-        """The lines of a stack, innermost first: dicts of function, file, line, module and language."""
+        """The lines of a stack, innermost first. Each is a dict: function and file, line, module and language."""
         count = ctypes.c_size_t()
         lines = _library.memprof_read_stack(self._handle.pointer, int(stack_id), ctypes.byref(count))
         return [{"function": _decode(line.function), "file": _decode(line.file), "line": line.line or None,
@@ -185,7 +185,7 @@ class Recording:
         return blocks._rows(live["block_id"][picked], bytes=live["bytes"][picked])
 
     def answer(self, command, *options):
-        """What `memprof COMMAND FILE --json` says, as a dict. Raises Error if it says nothing."""
+        """The answer of `memprof COMMAND FILE --json` as a dict. Raises Error if there is none."""
         asked = (command, *options)
         if asked not in self._answers:
             run = subprocess.run([_command(), command, *options, "--json", "--", self.path],
