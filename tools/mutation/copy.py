@@ -124,8 +124,8 @@ class Copy:
         return ["all", *named]
 
     def run(self, build, test, timeout, whole=False, **more):
-        """("passed", "failed", "skipped" or "hung"; wall seconds; processor seconds). With `whole` false the test stops
-        at the first case that fails."""
+        """(result, wall seconds, processor seconds). The result is "passed", "failed", "skipped" or "hung". With
+        `whole` false the test stops at the first case that fails."""
         where = build / test
         command = [str(where if where.exists() else self.tree / test)]
         if not whole and test.endswith(".py") and "unittest" in (self.tree / test).read_text():
