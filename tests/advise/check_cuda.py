@@ -46,7 +46,7 @@ class Advice(bed.TestCase):
         self.assertEqual((found["peak_bytes"], found["reserved_peak_bytes"]), (allocated, reserved), (name, habits))
         rows = []
         for change in found["changes"]:
-            if change["pattern"] == "phase_settings":  # no variable for a whole run
+            if change["pattern"] == "phase_settings":  # these settings change during the run
                 continue
             setting = change["kind"] == "allocator"
             what = change["setting"] if setting else bench.change_of(change)

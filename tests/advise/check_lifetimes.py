@@ -214,7 +214,8 @@ class Lifetimes(harness.TestCase):
         self.check("attention", "evaluates,graph", ["no_grad", "half"], 0.05)
         changes = harness.answer("advise", self.folder / "run.mp", *KINDS)["changes"]
         change, = (change for change in changes if change["pattern"] == "no_grad")
-        self.assertTrue(change["code"].endswith(", in forward)"), change)  # calls the model; no module's own line
+        # The line that calls the model, not one of a module.
+        self.assertTrue(change["code"].endswith(", in forward)"), change)
 
     def test_a_graph_that_outlives_a_backward(self):
         """Of another pass. The library's scratch memory is no graph."""

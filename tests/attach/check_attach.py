@@ -361,7 +361,8 @@ class Attached(harness.TestCase):
         self.assertIn(f"run memprof attach {service.pid} first", ask("leaks", "--pid", str(service.pid)).stderr)
         attached = self.attach(service.pid)
         frames = ""
-        while not ("keep_request" in frames and f"cpu {service.pid} " in frames):  # asked for one after the other
+        # `top` asks for the two one after the other.
+        while not ("keep_request" in frames and f"cpu {service.pid} " in frames):
             self.assertIsNone(service.poll(), frames)
             frames = ask("top", "--once", str(service.pid)).stdout
         def kept(path):
@@ -520,7 +521,8 @@ class Attached(harness.TestCase):
             notes = " ".join(harness.answer("info", self.folder / f"{sampler}.mp")["coverage"]["notes"])
             number, unit = re.search(r"one in ([0-9.]+) ([KM])iB", notes).groups()
             mean = float(number) * (1 << (10 if unit == "K" else 20))
-            estimate += sum(size for _, size in sampled)  # each stands for its share
+            # The size of a sampled block is that of all blocks it represents.
+            estimate += sum(size for _, size in sampled)
             truth += sum(size for _, size in blocks)
             variance += sum(size * size * (1 / -math.expm1(-size / mean) - 1) for _, size in blocks)
         self.assertLess(abs(estimate - truth), 4 * math.sqrt(variance))
@@ -543,7 +545,7 @@ class Attached(harness.TestCase):
         self.assertEqual((started.returncode, attached.wait(harness.TIMEOUT)), (0, 0))
         by_hooks, by_probes = self.blocks(hooked, track), self.blocks(self.recording, track)
         self.assertGreaterEqual(len(by_hooks), len(by_probes))
-        both = list(zip(by_hooks[-len(by_probes):], by_probes))  # both saw the program's end
+        both = list(zip(by_hooks[-len(by_probes):], by_probes))  # both recordings end with the program
         self.assertTrue(all(one[:3] == other[:3] for one, other in both))
         return both
 

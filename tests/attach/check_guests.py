@@ -101,13 +101,13 @@ class Guests(harness.TestCase):
 
     def test_threads_that_end(self):
         self.watch("first")
-        said, notes = self.watch("firsts", least=140)  # all until then, and from a new probe on
+        said, notes = self.watch("firsts", least=140)  # blocks before the thread ended, and after a new probe was set
         self.assertIn("were not seen until new ones were set", notes)
         self.assertIn("a part of what happened", said)
         guest = self.start("threads", self.c10)
         told = self.attach(guest)[1]
         self.assertEqual(told, "200 blocks\n")
-        self.assertGreaterEqual(self.blocks()[0], 300)  # the last of them end with the process
+        self.assertGreaterEqual(self.blocks()[0], 300)  # the last threads end with the process
 
     def test_without_bpf_in_this_process_alone(self):
         before = [sys.executable, "-c", check_attach.WITHOUT_BPF]
@@ -244,9 +244,9 @@ class Guests(harness.TestCase):
             int main(int n, char **v) { mmap(0, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, open(v[n - 1], O_RDONLY), 0);
                 puts("ready"); fflush(stdout); pause(); }""")
         mine = self.open / "libc10.so"
-        for case in (library(b"a" * 15_000_000, 15_000_000, 200_000, symbol),  # names without an end
-                     library(b"a" * 100, 1 << 40, 100, symbol),  # more names than there are
-                     library(b"", 0, 100, symbol, 1 << 40),  # more symbols than there are
+        for case in (library(b"a" * 15_000_000, 15_000_000, 200_000, symbol),  # names without a NUL
+                     library(b"a" * 100, 1 << 40, 100, symbol),  # the header promises more names than the file has
+                     library(b"", 0, 100, symbol, 1 << 40),  # the header promises more symbols than the file has
                      library(b"", 0, 0, b"")):
             mine.write_bytes(case)
             guest = subprocess.Popen([loads, mine], stdout=subprocess.PIPE, text=True)

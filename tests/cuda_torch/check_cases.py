@@ -40,7 +40,7 @@ tensor(400 * MIB)
         return run
 
     def test_the_real_one_is_told(self):
-        for options in ((), ("--no-torch-history",)):  # then the driver's blocks are all that shows the segments
+        for options in ((), ("--no-torch-history",)):  # without the history, only the driver's blocks show the segments
             with self.subTest(options=options):
                 for left in self.folder.glob("*.mp"):
                     left.unlink()
@@ -113,7 +113,7 @@ tensor(600 * MIB)
 
 class Segments(bed.TestCase):
     def test_given_back_after_the_last_free(self):
-        for options in ((), ("--capture", "torch")):  # then no block of the driver's shows what is left
+        for options in ((), ("--capture", "torch")):  # the second records no blocks of the driver
             with self.subTest(options=options):
                 self.given_back(options)
 
@@ -136,7 +136,8 @@ torch.cuda.empty_cache()
         run = self.execute(BEGIN + "\nkept = tensor(5 * MIB)\ndel kept\ntorch.cuda.empty_cache()\n")
         self.assertEqual(run.truth["devices"][0]["segments"], [])
         frag = harness.answer("frag", run.path, "--track", "cuda:0/torch")
-        self.assertEqual((frag["moment"], frag["reserved_bytes"]), ("peak", 20 * bed.MIB))  # nothing is left to show
+        # At the end there is nothing, so the peak is shown.
+        self.assertEqual((frag["moment"], frag["reserved_bytes"]), ("peak", 20 * bed.MIB))
 
     def test_streams_keep_their_segments(self):
         """Two side streams keep their blocks. Compares the sum for each stream, the line of text about it, and the

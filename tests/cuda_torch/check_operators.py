@@ -61,7 +61,8 @@ class Operators(bed.TestCase):
     def run_program(self, name, *options):
         self.seen = self.folder / "seen.json"
         more = {"TORCHINDUCTOR_CACHE_DIR": self.compiled.name}
-        if name == "inductor" and not os.listdir(self.compiled.name):  # it measures kernels, and allocates for that
+        # The first run measures kernels, and allocates for that.
+        if name == "inductor" and not os.listdir(self.compiled.name):
             self.execute("tensors", name, self.seen, recorded=False, **more)
         return self.execute("tensors", name, self.seen, options=options, history=True, **more)
 
@@ -225,7 +226,8 @@ class Operators(bed.TestCase):
             run = self.execute("odd_operators", out, options=options or (), recorded=options is not None, history=True)
             device = run.truth["devices"][0]
             sizes = sorted((entry["action"], entry["size"]) for entry in device["trace"]
-                           if not entry["action"].startswith("segment"))  # hang on the order in which threads free
+                           # Segments depend on the order in which threads free.
+                           if not entry["action"].startswith("segment"))
             seen.append((json.loads(out.read_text()), sizes, device["stats"]["allocation.all.freed"],
                          device["stats"]["requested_bytes.all.allocated"]))
         self.assertEqual(seen[0], seen[1])

@@ -60,7 +60,7 @@ class Size(bed.TestCase):
                     self.assertEqual(row["fits"], "yes" if reserved + outside <= CAPACITY else "no")
                 if batch <= 256 and what in EXACT:
                     self.assertEqual((row["allocated_bytes"], row["reserved_bytes"]), (allocated, reserved))
-                if batch == ANOTHER_WAY.get(what):  # else this would test nothing
+                if batch == ANOTHER_WAY.get(what):  # the real run takes scratch memory that no probe had
                     self.assertGreater(reserved, row["reserved_bytes"])
         self.assertLessEqual(answer["max_batch"], answer["about_batch"])
         self.assertLessEqual(self.reserved(answer["max_batch"], what, variables)[1] + outside, CAPACITY)
@@ -104,7 +104,7 @@ class Probed(Size):
             row, without = (predictions[batch] for _, predictions in answers.values())
             if what in EXACT and batch <= 256:
                 self.assertEqual((row["allocated_bytes"], row["reserved_bytes"]), (allocated, reserved))
-            self.assertLess(without["low_bytes"], row["low_bytes"])  # for what was handed out says less
+            self.assertLess(without["low_bytes"], row["low_bytes"])  # allocated sizes say less than requested ones
         for answer, _ in answers.values():
             self.assertLessEqual(self.reserved(answer["max_batch"], what, {})[1] + (answer["outside_bytes"] or 0),
                                  CAPACITY)

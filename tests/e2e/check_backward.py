@@ -124,7 +124,7 @@ class Backward(harness.TestCase):
         sums = collections.defaultdict(lambda: [0, 0, collections.Counter()])
         for numbers, block in reading.found:
             node = oracle["nodes"][numbers[0]]
-            size = block["bytes"] if block["bytes"] < oracle["tag_bytes"] else 1  # a tag: it counts, and weighs nothing
+            size = block["bytes"] if block["bytes"] < oracle["tag_bytes"] else 1  # a tag counts as one byte
             right = any(judge(stacks[block["stack"]], oracle, number) for number in numbers)
             row = sums[node["network"]]
             row[0] += size

@@ -34,7 +34,8 @@ class Categories(harness.TestCase):
             whole = peak["peak_bytes"] - BALLAST
             self.assertEqual(peak["phase"], "backward" if when == "inside" else None)
             if when == "before":
-                want["temporary"], found["temporary"] = 0, temporary  # in backward, all that nobody counts
+                # Not compared in backward, where it is all that nobody counts.
+                want["temporary"], found["temporary"] = 0, temporary
             self.assertGreater(whole, 4 << 20)
             for role in {*want, *found}:
                 with self.subTest(NETWORKS[i], when=when, options=options, role=role, want=want, found=found):

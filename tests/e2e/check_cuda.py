@@ -99,7 +99,7 @@ class WhatIsTold(stand_in.TestCase):
                 self.assertEqual(set(wanted), {"cuda:0/driver/pool", "cuda:1/driver/pool", "cuda:0/driver/graph"})
                 tracks = {track["id"]: track for track in harness.answer("info", result.recording)["tracks"]}
                 if "cupti" in how.get("options", ((),))[-1]:
-                    del wanted["cuda:0/driver/graph"]  # no record tells of it
+                    del wanted["cuda:0/driver/graph"]  # CUPTI has no record of it
                 for track, peak in wanted.items():
                     self.assertEqual(tracks[track]["reserved_peak_bytes"], peak, track)
 

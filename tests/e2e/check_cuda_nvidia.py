@@ -83,7 +83,7 @@ class Nvidia(stand_in.TestCase):
         found = declarations.layout(COMPILER, ours, self.folder, types, names)
         right = declarations.layout(COMPILER, theirs, self.folder, types, names,
                                     {"struct device_properties_13": "struct cudaDeviceProp"})
-        for begun in ("struct_cudaPointerAttributes", "struct_cudaFuncAttributes"):  # ours is the beginning of it
+        for begun in ("struct_cudaPointerAttributes", "struct_cudaFuncAttributes"):  # ours has the first members only
             self.assertLessEqual(found.pop("size:" + begun), right.pop("size:" + begun))
         self.assertEqual(found, right)
 

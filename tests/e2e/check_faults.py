@@ -74,7 +74,7 @@ class Programs(Recording):
         self.snapshot(GUEST, "fork-among-threads", 200)
         self.assertEqual(len(self.files()), 201)
         counts = sorted(self.counts(path)[::2] for path in self.files())
-        self.assertEqual(counts[:200], [(4, 0)] * 200)  # the children; whichever process was first has the plain name
+        self.assertEqual(counts[:200], [(4, 0)] * 200)  # the 200 children; any of the processes may have the plain name
 
     def test_threads_on_the_smallest_stacks(self):
         self.snapshot(GUEST, "small-stacks", 2000, 0)
@@ -83,7 +83,7 @@ class Programs(Recording):
     def test_threads_at_once(self):
         self.snapshot(GUEST, "many-threads", 90, 50)
         allocs, frees, dropped = self.counts()
-        self.assertEqual(allocs + frees + dropped, 9000)  # dropped: of threads that waited in vain for a ring
+        self.assertEqual(allocs + frees + dropped, 9000)  # dropped: by threads that waited in vain for a ring
 
     def test_more_threads_than_rings(self):
         self.snapshot(GUEST, "many-threads", 200, 50)

@@ -150,7 +150,7 @@ class Host(harness.TestCase):
         leaks = harness.answer("leaks", path)
         self.assertEqual(leaks["verdict"], "leak")
         finding = leaks["findings"][0]
-        self.assertEqual(finding["class"], "native")  # nothing of tensors and graphs
+        self.assertEqual(finding["class"], "native")  # tensors and graphs are not mentioned
         lines = [frame["line"] for frame in finding["stack"] if frame["file"] and frame["file"].endswith("grows.py")]
         self.assertEqual((finding["track"], lines), ("cpu/malloc", [6, 9]))
         self.assertLess(abs(finding["bytes_per_step"] - 500 * 4000), 500 * 4000 / 3)
@@ -179,7 +179,7 @@ class Host(harness.TestCase):
                 if frame["file"] and frame["file"].endswith("both.py"):
                     by_line[frame["line"]] = by_line.get(frame["line"], 0) + site["bytes"]
         self.assertIsEstimate(by_line.get(7, 0), 40 << 20, 1 << 20)
-        self.assertLess(by_line.get(2, 0), 12 << 20)  # the first tensor tells where PyTorch allocates
+        self.assertLess(by_line.get(2, 0), 12 << 20)  # memprof learns from the first tensor where PyTorch allocates
         self.assertEqual(harness.answer("peak", path)["track"], "cpu/torch")
         files = {frame["file"] or "" for site in harness.answer("peak", path, "--track", "cpu/malloc", "-n", "0")["sites"]
                  for frame in site["stack"]}

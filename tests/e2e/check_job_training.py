@@ -137,7 +137,7 @@ class Training(harness.TestCase):
                     break
             else:
                 self.fail("no child can be asked")
-        both = harness.memprof("report", "--json", *taken)  # neither is the end: the later one counts
+        both = harness.memprof("report", "--json", *taken)  # neither was taken at the end, so the later one counts
         self.assertEqual([both.returncode, len(json.loads(both.stdout)["processes"])], [0, 1])
         self.assertIn(f"{taken[0]} (taken while its process ran", both.stderr)
         os.utime(taken[0])  # nor does a copy, or a newer time, change which one is later

@@ -68,7 +68,7 @@ class Kills(harness.Churning):
         kills = ("import libmemprof as mp, os, time\n"
                  "for i in range(600):\n"
                  "    mp.step()\n"
-                 "    if i == {at} - 5 == 395: time.sleep(2.5)\n"  # what was read is released by then
+                 "    if i == {at} - 5 == 395: time.sleep(2.5)\n"  # by then the records that were read are released
                  "    if i == {at}: os.kill(os.getppid(), 9); time.sleep(0.1)\n"
                  "    if i % 50 == 49: time.sleep(0.03)\n"
                  "    if i == 570: os.kill(os.getpid(), 9)\n")
@@ -94,7 +94,7 @@ class Kills(harness.Churning):
         environment = dict(os.environ, XDG_RUNTIME_DIR=str(folder))
         killed = subprocess.Popen([harness.MEMPROF, "snapshot", "-o", str(self.folder / "x.mp"), "--", "sleep", "600"],
                                   env=environment)
-        sleeper = harness.first_child(killed.pid)  # before it is started memprof listens
+        sleeper = harness.first_child(killed.pid)  # memprof listens before it starts the program
         left = there()
         record = lambda: harness.memprof("snapshot", "-o", self.folder / "y.mp", "--", "true", env=environment)
         old = time.time() - 3600
@@ -110,7 +110,8 @@ class Kills(harness.Churning):
         os.utime(folder / "memprof-abcdef", (old, old))
         (folder / "memprof-ghijkl").mkdir(mode=0o700)
         record()
-        self.assertEqual(there(), ["memprof-abcdef", "memprof-ghijkl"])  # not empty; may be about to be listened on
+        # The first is not empty; somebody may soon listen in the second.
+        self.assertEqual(there(), ["memprof-abcdef", "memprof-ghijkl"])
 
 
 if __name__ == "__main__":

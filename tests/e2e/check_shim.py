@@ -46,7 +46,8 @@ class Shim(harness.TestCase):
 @harness.unittest.skipUnless(PYTHON, "no Python here has torch")
 class Programs(Shim):
     def test_results_are_bit_identical(self):
-        done = self.same(PYTHON, PROGRAMS, options=("--follow", "all"))  # no note of files that workers did not leave
+        # Without notes about files that workers did not leave.
+        done = self.same(PYTHON, PROGRAMS, options=("--follow", "all"))
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(len([line for line in done.stdout.splitlines() if " " in line]), 11)
         self.assertEqual(harness.answer("info", self.snapshot)["coverage"]["notes"], [])
@@ -58,7 +59,7 @@ class Programs(Shim):
             self.skipTest("no gloo")
         without, with_ = self.plain(PYTHON, PROGRAMS, "ddp"), self.recorded(PYTHON, PROGRAMS, "ddp")
         self.assertEqual(without.returncode, 0, without.stderr)
-        self.assertEqual(with_.stdout, without.stdout)  # on stderr gloo may talk, with times
+        self.assertEqual(with_.stdout, without.stdout)  # gloo may write times to stderr
 
     def test_compiled(self):
         if harness.torch_version(PYTHON) < (2, 0):

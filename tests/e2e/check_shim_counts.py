@@ -40,7 +40,7 @@ class Counted(harness.TestCase):
         for model in MODELS:
             path, record = self.record(model, "modules")
             wanted = {module.partition(".")[2]: size for module, size in record["modules"]
-                      if module and "." in module}  # the one root is not shown
+                      if module and "." in module}  # the root is not shown
             # parameters, their gradients and optimizer state belong to their module, even if other code allocated them
             for role, tensors in record["roles"].items():
                 for name, size in tensors.values():

@@ -54,7 +54,7 @@ class OfARunningProgram(harness.Churning):
         time.sleep(0.5)
         self.collector.send_signal(signal.SIGUSR2)
         children = lambda: open(f"/proc/{self.collector.pid}/task/{self.collector.pid}/children").read().split()
-        written = (self.folder / "run.now.mp").exists  # not "is whole": at this pace events may have been dropped
+        written = (self.folder / "run.now.mp").exists  # the file may be incomplete: at this pace events may be dropped
         self.wait_for(lambda: len(children()) > 1 or written())
         killed = [pid for pid in map(int, children()) if pid != self.program]
         for pid in killed:

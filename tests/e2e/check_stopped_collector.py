@@ -38,13 +38,13 @@ class StoppedCollector(harness.TestCase):
         self.wait_for((self.folder / "begun").exists)
         os.kill(running.pid, signal.SIGSTOP)
         (self.folder / "go").touch()
-        self.wait_for((self.folder / "count").exists)  # its first attempt is over
+        self.wait_for((self.folder / "count").exists)  # the first attempt is over
         self.assertFalse(file.exists())
         os.kill(running.pid, signal.SIGCONT)
         self.wait_for(file.exists)
         marks = lambda: int((self.folder / "count").read_text())
         before = marks()
-        self.wait_for(lambda: marks() > before + 1)  # one of them began when the file was there
+        self.wait_for(lambda: marks() > before + 1)  # at least one began after the file existed
         (self.folder / "end").touch()
         said = running.communicate(timeout=60)[1]
         self.assertEqual(running.returncode, 0, said)

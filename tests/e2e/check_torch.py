@@ -259,7 +259,7 @@ class Torch(harness.TestCase):
             self.assertEqual(leaks["verdict"], "leak", schedule)
             self.assertEqual([finding["bytes_per_step"] for finding in leaks["findings"]], [1024], schedule)
         snapshot, _, _ = self.record(PYTHON, script, options=("--force", "--schedule", "wait=5,active=3,repeat=1"))
-        self.assertEqual(harness.answer("leaks", snapshot)["verdict"], "unknown")  # little was looked at
+        self.assertEqual(harness.answer("leaks", snapshot)["verdict"], "unknown")  # only three steps were recorded
 
     def test_a_cut_recording_is_not_called_clean(self):
         snapshot, _, _ = self.record(PYTHON, EXAMPLES / "train.py")

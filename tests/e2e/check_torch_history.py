@@ -77,7 +77,7 @@ class History(harness.TestCase):
                     self.assertIn("records none without stacks", "".join(notes))
                     self.assertNotIn("on", answer["calls"])
                     self.assertEqual(told, 0)
-                elif number(version) < (2, 2):  # it tells no times: of blocks that live when it is read
+                elif number(version) < (2, 2):  # without times, only blocks that live at a reading have sizes
                     self.assertEqual(notes, [])
                     self.assertGreaterEqual(told, 20)
                 else:

@@ -47,7 +47,8 @@ def run(case, saved, budget_ns):
     module.__dict__.update(torch=torch, accuse=accuse, look=look, cleanup=later.append)
     before, sys.modules["__main__"] = sys.modules["__main__"], module
     name = f"{case.file}:{case.name}"
-    linecache.cache[name] = (len(case.text), None, case.text.splitlines(True), name)  # for those who read the source
+    # The lines of the source, for code that reads them.
+    linecache.cache[name] = (len(case.text), None, case.text.splitlines(True), name)
     module.__file__ = os.path.join(HERE, "programs", case.file)
     try:
         exec(compile(case.text, name, "exec"), module.__dict__)

@@ -42,7 +42,7 @@ class Same(harness.TestCase):
         for name, options in (("recorded", ()), ("looked", ("--holders",))):
             recorded, looks = self.run_recorded(name, *options)
             self.assertEqual(recorded.splitlines(), said, name)
-        self.assertGreaterEqual(looks, len(PROGRAMS))  # each is forked, and so looks where it is asked for alone
+        self.assertGreaterEqual(looks, len(PROGRAMS))  # each program is forked, and looks only with --holders
 
 
 if __name__ == "__main__":

@@ -230,7 +230,8 @@ def test_within_a_trace_function_no_hook_is_added():
 
 def test_what_would_be_registered_does_nothing():
     value = (torch.ones(3, requires_grad=True) * 2).exp()
-    within_a_trace_function(lambda: holders_graphs.hooks_of(torch, value.grad_fn))  # unasked whether it may
+    # Without asking first whether it may.
+    within_a_trace_function(lambda: holders_graphs.hooks_of(torch, value.grad_fn))
     value.sum().backward()
 
 
@@ -486,7 +487,7 @@ del each
 
 
 def test_lines_are_those_that_fill_this_very_container():
-    wrote = os.path.join(sys.path[0], "fills.py")  # no such file is there: only its name is asked for
+    wrote = os.path.join(sys.path[0], "fills.py")  # the file does not exist; only its name matters
     own = sys.modules["__main__"]
     module = type(sys)("__main__")
     module.__file__ = wrote
@@ -599,7 +600,7 @@ def test_many_cycles_take_no_more_looks_at_all_objects_than_one():
         gc.collect()
         return len(calls)
 
-    share, holders.DEAD_PERCENT = holders.DEAD_PERCENT, 0  # as if there were too many objects to ask each
+    share, holders.DEAD_PERCENT = holders.DEAD_PERCENT, 0  # as if there were too many objects to ask about each
     one = calls_for(1)
     held(calls_for(40) == one > 0)
     held(calls_for(150) < 10 * one)

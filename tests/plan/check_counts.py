@@ -168,7 +168,8 @@ class Counts(bed.TestCase):
             if mine != true and (isinstance(mine, str) or not read & set(range(first, last))) and not isinstance(true, str):
                 wrong.append([mine, true, *source[first:last - 1]])
         self.assertEqual(wrong, [], "\n".join(map(str, wrong)))
-        self.assertGreater(equal, count // 5)  # of values that the host made, and sums that the shares have right
+        # Counts of the host's values, and sums that the guessed shares have right.
+        self.assertGreater(equal, count // 5)
 
 
 if __name__ == "__main__":

@@ -64,7 +64,8 @@ def add(name, source, _environment, _device, published, off):
         planned = self.planned(name)
         print(f"{name}: published {published / MIB:.1f} MiB, planned {planned / MIB:.1f}, "
               f"{100 * (planned / published - 1):+.2f} %, {source}", flush=True)
-        self.assertLessEqual(abs(planned - published), max(off * published, 512 * 8))  # their digits are of float32
+        # The published digits have float32's precision.
+        self.assertLessEqual(abs(planned - published), max(off * published, 512 * 8))
 
     setattr(Published, f"test_{name}", test)
 

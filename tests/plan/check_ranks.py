@@ -126,7 +126,8 @@ if flag.item():  # line 8
         self.assertEqual(result.stdout, "0 1 1 2\n")
         self.assertIn("at the peak; no optimizer stepped", result.stderr)
         self.assertIn("flag.py:8  1 time, a value (of another rank; taken to be this rank's own)", result.stderr)
-        self.assertIn("context and libraries take another 1.19 GiB", result.stderr)  # the world's communicator alone
+        # With the world's communicator alone.
+        self.assertIn("context and libraries take another 1.19 GiB", result.stderr)
 
     def test_stages_of_a_pipeline(self):
         """More ranks than one root of NCCL serves; groups of the CPU; objects that stages send each other."""

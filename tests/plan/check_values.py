@@ -170,7 +170,8 @@ class Values(bed.TestCase):
     def test_a_size_that_hangs_on_values_is_searched_to_the_end(self):
         program = self.folder / "ragged.py"
         program.write_text(RAGGED)
-        for device, batch, options in (("1GiB", 126, ["--json"]), ("544MiB", 7, [])):  # words need no long search
+        # The text form needs no long search.
+        for device, batch, options in (("1GiB", 126, ["--json"]), ("544MiB", 7, [])):
             result = subprocess.run([bed.harness.MEMPROF, "plan", "--device", device, "--size", f"batch={batch}", *options, "--", "python3", program, "{batch}"],
                                     capture_output=True, text=True, timeout=bed.harness.TIMEOUT, cwd=self.folder,
                                     env=bed.settings(SOFTGPU_STATE=self.folder / "state"))

@@ -137,7 +137,7 @@ class SmallWindow(BrowserTest):
                 "return [overlay.peakLabel(document.getElementById('over').getContext('2d')), overlay.marks, timeline.top]")
             self.assertIn("peak 85.5 MiB", peak["text"])
             self.assertTrue(lanes[0])
-            self.assertGreaterEqual(peak["top"], top)  # labels of marks lie above
+            self.assertGreaterEqual(peak["top"], top)  # labels of marks lie above it
             for lane in lanes:
                 for one, other in zip(lane, lane[1:]):
                     self.assertGreaterEqual(other["left"], one["right"])

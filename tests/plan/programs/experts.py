@@ -59,7 +59,7 @@ def transformers_model(kind, **settings):
 def titan(**settings):
     from unittest import mock
     for name in ("datasets", "datasets.distributed", "tiktoken", "tiktoken.load", "torch.utils.tensorboard", "torchdata",
-                 "torchdata.stateful_dataloader"):  # not there, and not needed
+                 "torchdata.stateful_dataloader"):  # not installed, and not needed
         sys.modules[name] = mock.MagicMock()
     sys.modules["torchdata.stateful_dataloader"].StatefulDataLoader = type("Base", (), {})
     from torchtitan.experiments.llama4.model.args import TransformerModelArgs

@@ -104,7 +104,7 @@ from megatron.core.models.T5 import t5_spec  # noqa: E402
 t5_spec.TENorm = FusedLayerNorm
 # Each planned rank makes the index that rank 0 makes for all
 masked_dataset.torch = types.SimpleNamespace(distributed=types.SimpleNamespace(get_rank=lambda: 0))
-bert_layer_specs.bert_layer_with_transformer_engine_spec = None  # is imported, and not used in local ones
+bert_layer_specs.bert_layer_with_transformer_engine_spec = None  # Megatron imports it, but local layers do not use it
 variables._set_tensorboard_writer = lambda arguments: setattr(variables, "_GLOBAL_TENSORBOARD_WRITER", Writer())
 sys.argv = sys.argv[1:]
 if "--data-path" in sys.argv:  # documents of sentences; only their number matters
