@@ -538,7 +538,7 @@ static enum mp_status attach_all(struct attached *a, struct mp_error *error)
         a->links.count = a->probes = 0;
         status = attach_from(a, 0, error);
     } while (status && !a->perf && mp_attach_target_moved(&a->target));
-    /* If this fails, children are not counted, and another program in this process's place is not told. */
+    /* If this fails, children are not counted, and another program in this process's place is not noticed. */
     for (size_t i = 0; i < 2 && !a->perf && !status; i++)
         a->counters[i] = bpf_program__attach(bpf_object__find_program_by_name(a->object, counters[i]));
     return status;

@@ -24,5 +24,5 @@ struct mp_stop {
 bool mp_stop_begin(struct mp_stop *stop);
 /* The caller ends now. A signal soon after this changes nothing; a later one ends memprof. */
 void mp_stop_hear(struct mp_stop *stop);
-/* Signals do again what they did before. Those that came meanwhile are dropped. */
+/* Signals do again what they did before. Signals that came meanwhile are dropped. */
 void mp_stop_end(struct mp_stop *stop);

@@ -32,9 +32,9 @@ static inline size_t mp_utf8_next(const unsigned char *at, size_t left, uint32_t
     return 1;
 }
 
-/* True if a character is invisible and changes how others are read. Such characters are marks of direction (U+202E
- * reverses the text after it), characters of zero width, breaks of lines and paragraphs, and tags. Controls below
- * U+00A0 are not among them. */
+/* True if a character is invisible and changes how others are read. These are marks of direction (U+202E reverses the
+ * text after it), characters of zero width, breaks of lines and paragraphs, and tags. Controls below U+00A0 are not
+ * among them. */
 static inline bool mp_utf8_is_hidden(uint32_t point)
 {
     static const struct {

@@ -117,7 +117,7 @@ enum mp_aside_kind {
     MP_ASIDE_KINDS
 };
 
-/* What an operator of PyTorch did with a block: bits. */
+/* How an operator of PyTorch used a block: bits. */
 enum mp_use_how {
     MP_USE_READ = 1,
     MP_USE_WRITTEN = 2,

@@ -143,7 +143,7 @@ struct mp_derived {
     void (*free)(void *found);
 };
 
-/* What the file has, and what it lacks. */
+/* The file's contents, and what it lacks. */
 struct mp_model_file {
     uint64_t bytes;
     struct mp_model_chunks {

@@ -188,7 +188,7 @@ static void find_periods(const struct crew *crew, struct periods *periods)
 
 /* The share of allocations that find an equal one at that distance. Both must differ from the allocation before them:
  * in a long run of equal allocations, as in an optimizer, any distance would fit. The beginning is left out, since
- * warm-up allocates differently. Of many allocations, only a sample is compared. */
+ * warm-up allocates differently. If there are many allocations, only a sample is compared. */
 static double alike(const struct calls *calls, uint32_t distance, size_t tries)
 {
     size_t pairs = calls->sites.count - distance, every = 1 + pairs / (COMPARISONS / (tries + 1)), same = 0, all = 0;

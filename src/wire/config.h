@@ -72,8 +72,8 @@ struct mp_record_config {
 
 #define MP_HOLDERS_MS      200
 #define MP_HOLDERS_MS_MOST 2000       /* the highest value for --budget; the default after a suspected leak */
-#define MP_HOLDERS_GIVEN   (1 << 30)  /* beside milliseconds: the user chose them by --budget */
-#define MP_HOLDERS_SHORT   (1u << 31) /* beside milliseconds: a look at the program's own names will do */
+#define MP_HOLDERS_GIVEN   (1 << 30)  /* with the milliseconds: the user chose them by --budget */
+#define MP_HOLDERS_SHORT   (1u << 31) /* with the milliseconds: a look at the program's own names will do */
 
 #define MP_HOST_MEAN (512u << 10) /* as jemalloc and tcmalloc sample by default */
 

@@ -165,7 +165,7 @@ struct mp_spool_look {
 };
 
 #define MP_SPOOL_SHM 64
-/* What only the recorder sees of the program's use of the system. */
+/* The program's use of the system, as only the recorder sees it. */
 struct mp_spool_seen {
     _Atomic uint32_t has_cuda_allocator;   /* 1: PyTorch's CUDA allocator was loaded when the driver refused memory of a
                                             * device */
@@ -181,7 +181,7 @@ struct mp_spool_written {
     uint64_t full_before; /* events dropped because rings were full, before the file failed */
 };
 
-/* What the recorder could not record, and why. */
+/* Numbers of events, stacks and names that the recorder could not record, by cause. */
 struct mp_spool_losses {
     _Atomic uint64_t dropped_no_ring;    /* events of threads for which no ring was free */
     _Atomic uint64_t dropped_no_track;   /* the table of tracks is full, or was locked for too long */

@@ -688,7 +688,7 @@ static void end_block(const struct maker *m, uint32_t block, uint32_t event)
     mp_vec_add(&m->change->edits.ends, end);
 }
 
-/* What happens to an act's block, by the log. */
+/* The further life of an act's block, by the log. */
 struct fate {
     uint32_t own;    /* the event behind the call's last node that reads it as a saved tensor; 0: none does */
     uint32_t output; /* if code behind the call uses it, the event until which it does; else 0 */
@@ -863,8 +863,8 @@ static const struct call *call_at(const struct maker *m, uint32_t event)
     return NULL;
 }
 
-/* A tensor that only nodes of the calls save is freed when forward is done with it. What a call was given lives as long
- * as the call. */
+/* A tensor that only nodes of the calls save is freed when forward is done with it. A call's inputs live as long as the
+ * call. */
 static void offload(struct maker *m)
 {
     const struct mp_checkpoints *c = m->c;

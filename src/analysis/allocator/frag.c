@@ -100,7 +100,7 @@ static uint64_t free_inside(const struct mp_model *model, const struct mp_frag *
     return MP_BYTES_UNKNOWN;
 }
 
-/* What a planned program's own context and libraries take outside of its allocator; 0: it was not planned. */
+/* Bytes of a planned program's own context and libraries, outside of its allocator; 0: it was not planned. */
 static uint64_t planned_outside(const struct mp_model *model)
 {
     struct mp_plan plan;

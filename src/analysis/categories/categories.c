@@ -770,9 +770,9 @@ static enum mp_category of_outside(const struct mp_model *model, const struct li
     return same ? MP_CATEGORY_TEMPORARY : MP_CATEGORY_NONE;
 }
 
-/* What the log of operators knows of a block with a turn. What backward makes and frees is temporary, unless autograd
- * makes it a gradient. What backward reads was saved: an activation, or input if no parameter and no module had part in
- * it. */
+/* The category of a block with a turn, by the log of operators. Blocks that backward makes and frees are temporary,
+ * unless autograd makes them gradients. Blocks that backward reads were saved: they are activations, or input if no
+ * parameter and no module had part in them. */
 static enum mp_category by_log(const struct life *life, unsigned flow, enum mp_phase phase)
 {
     if (!(flow & MP_FLOW_TOLD)) return MP_CATEGORY_NONE;
@@ -838,7 +838,7 @@ static enum mp_category by_life(const struct mp_categories *categories, uint32_t
 }
 
 /* A stack joins its tensors if ROUNDS_OF_INPUT of them are outgrown for one that is not: when they are freed, its
- * latest is larger. Of batches of random sizes half are. */
+ * latest is larger. Half of the batches of random sizes are outgrown. */
 static void find_joined(struct mp_categories *categories)
 {
     const struct mp_model *model = categories->model;

@@ -1,5 +1,5 @@
 /*
- * What the log of operators says about a block: whether backward made it or reads it, and whether it was computed from
+ * Facts about a block from the log of operators: whether backward made it or reads it, and whether it was computed from
  * parameters. Pure; the result is the caller's.
  */
 #pragma once

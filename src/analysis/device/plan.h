@@ -93,5 +93,5 @@ const char *mp_plan_use_text(enum mp_plan_use use);
 const char *mp_plan_origin_name(enum mp_plan_origin origin);
 /* Continues the effect, for people: ", of another rank"; "" for values that are made up. */
 const char *mp_plan_origin_text(enum mp_plan_origin origin);
-/* What the read values were: "zeros", "guessed", "zeros or guessed". */
+/* The kind of the values that were read: "zeros", "guessed" or "zeros or guessed". */
 const char *mp_plan_values_text(const struct mp_plan *plan, char *room, size_t bytes);

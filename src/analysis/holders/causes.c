@@ -24,7 +24,7 @@ static bool is_behind_backward(const struct finder *f, const struct mp_model_hol
     uint32_t born = f->model->blocks.alloc_event[row->block];
     uint32_t end = born == MP_NONE ? MP_NONE : mp_phase_backward_end(&f->phases, born);
     if (end == MP_NONE || row->look >= f->model->looks.count) return false;
-    /* What a backward pass with create_graph=True saves is for the next one. */
+    /* A backward pass with create_graph=True saves tensors for the next one. */
     uint32_t turn = mp_phase_turn_of(&f->phases, born);
     const char *path = mp_model_text(f->model, row->path), *last = strrchr(path, '.');
     if (turn != MP_NONE && mp_phase_is_backward(f->phases.turns.at[turn].phase) &&

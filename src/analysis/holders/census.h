@@ -25,7 +25,7 @@ struct mp_census {
     size_t count, room;
 };
 
-/* What grew from look to look, and what has MP_CENSUS_LONG entries or more. */
+/* Finds counts that grew from look to look, and containers of MP_CENSUS_LONG entries or more. */
 void mp_census_find(const struct mp_model *model, struct mp_census *census);
 void mp_census_free(struct mp_census *census);
 

@@ -456,7 +456,7 @@ static bool is_unseen_cycle(const char *path)
     return !strncmp(path, unseen_cycle, strlen(unseen_cycle));
 }
 
-/* What breaks a cycle through C++, by a part of the way from an object back to it. */
+/* The advice that breaks a cycle through C++, by a part of the way from an object back to it. */
 static const char *breaks_cycle(const char *path)
 {
     static const struct {

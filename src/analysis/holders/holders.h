@@ -54,8 +54,8 @@ bool mp_holder_is_bounded(const struct mp_holder *holder, uint64_t *entries, uin
 bool mp_holder_bound_is_code(const struct mp_holder *holder);
 /* True if code that fills that container also drops entries, beyond a number that is not known. */
 bool mp_holder_may_be_bounded(const struct mp_holder *holder);
-/* Whether code behind the loop that fills that container reads its entries, or only counts them or takes one. Sets the
- * line, unless it does neither. */
+/* How code behind the loop that fills that container uses its entries: it reads them, or only counts them or takes one.
+ * Sets the line, unless it does neither. */
 enum mp_holder_later { MP_HOLDER_NOT_LATER, MP_HOLDER_COUNTED_LATER, MP_HOLDER_READ_LATER };
 enum mp_holder_later mp_holder_later(const struct mp_holder *holder, uint32_t *line);
 /* The later uses of the variable at the begin of a path, as a look found them. Blocks of a variable that is not read

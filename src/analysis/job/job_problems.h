@@ -1,4 +1,4 @@
-/* What a job's processes lack, and how they ended. Pure. */
+/* Problems of a job's processes: missing data, and how they ended. Pure. */
 #pragma once
 
 #include "model/model.h"

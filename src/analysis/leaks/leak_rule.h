@@ -64,7 +64,7 @@ void mp_leak_judge(const struct mp_leak_life *lives, size_t count, uint32_t last
  * 30 only 18. No age is usual then, so every live block stays. */
 bool mp_leak_is_backlog(const struct mp_leak_life *lives, size_t count, uint32_t last);
 
-/* Of the freed blocks that outlived a step, nine in ten did not exceed this age, in steps. `else_age` is the result if
+/* Nine in ten of the freed blocks that outlived a step were at most this old, in steps. `else_age` is the result if
  * too few were freed, and 0 for a backlog. */
 uint32_t mp_leak_usual_age(const struct mp_leak_life *lives, size_t count, uint32_t last, uint32_t else_age);
 

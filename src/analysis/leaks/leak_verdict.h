@@ -6,7 +6,7 @@
 
 enum mp_verdict { MP_VERDICT_LEAK, MP_VERDICT_CLEAN, MP_VERDICT_UNKNOWN };
 
-/* What the search saw. */
+/* The results of the search. */
 struct mp_leak_signs {
     uint32_t steps, needed;               /* number of steps, and the least number for a verdict */
     size_t findings, leaks;               /* numbers of findings, and of leaks among them */

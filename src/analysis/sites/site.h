@@ -31,8 +31,8 @@ struct mp_site_tensor {
     uint32_t phase;        /* enum mp_phase in which they were made */
     uint32_t dtype, shape; /* string ids in mp_sites.groups: "float32", "[8, 128..256]"; MP_NONE: not known */
     uint64_t never_bytes, never_blocks; /* those that are not used again (mp_idle.never) */
-    /* Of the largest block, seen from the moment: for how long it had not been used, until it is used again, and until
-     * it is used again or freed; MP_BYTES_UNKNOWN: that does not happen. */
+    /* Times of the largest block, seen from the moment: since its last use, until its next use, and until that or its
+     * free. MP_BYTES_UNKNOWN: that does not happen. */
     uint64_t idle_ns, again_ns, until_ns;
 };
 

@@ -20,7 +20,7 @@
 
 /* ---- calls and records that wait for their partner -------------------------------------------------------------- */
 
-/* A hash table of sets with WAYS entries each. Of several calls on one address, the oldest is paired first. One address
+/* A hash table of sets with WAYS entries each. The oldest of several calls on one address is paired first. One address
  * may be allocated many times before CUPTI reports the first call. A set that overflows is emptied, and compares
  * nothing until it has seen as many records as calls. */
 #define SETS UINT64_C(16384)

@@ -125,7 +125,7 @@ static bool is_readable(uintptr_t address)
     return readable;
 }
 
-/* Begins to walk on another stack. Of the thread's own stack, the known part is readable; of other stacks, nothing is
+/* Begins to walk on another stack. The known part of the thread's own stack is readable. No part of another stack is
  * known to be readable. */
 static void begin_stack(struct mp_known_frames *known, uintptr_t sp)
 {

@@ -130,9 +130,9 @@ uint64_t mp_python_code_identity(const struct mp_python_layout *layout, const ch
 
 /* Free-threaded 3.14: each thread runs its own copy of the bytecode, from an array; the inline copy belongs to the
  * first thread. Another thread may replace the array. It frees the old array once all attached threads have passed a
- * safe point. A thread that waits or runs C code is not attached, and so does not delay the free. Such a thread reads
- * the array through the kernel. By then the memory may have another use, so the result counts only if it can be the
- * beginning of this code. NULL: unknown. */
+ * safe point. A thread that waits or runs C code is not attached, and so does not delay the free. The array of such a
+ * thread is read through the kernel. By then the memory may have another use, so the result counts only if it can be
+ * the beginning of this code. NULL: unknown. */
 static const char *bytecode_start(const struct mp_python_layout *layout, const char *frame, const char *code,
                                   uintptr_t position, bool attached)
 {

@@ -187,9 +187,9 @@ static void count_in_header(_Atomic uint64_t *counter)
     atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
 }
 
-/* Adds a merged path (innermost first) to the tables, from its outer end, below node `root`. Of a stack deeper than
- * `depth` frames, the innermost 3/4 `depth` and the outermost 1/4 `depth` are kept, with a mark between. `lost`: the
- * outer end is unknown, and is marked, too. */
+/* Adds a merged path (innermost first) to the tables, from its outer end, below node `root`. A stack deeper than
+ * `depth` frames keeps its innermost 3/4 `depth` and its outermost 1/4 `depth`, with a mark between. `lost`: the outer
+ * end is unknown, and is marked, too. */
 static uint32_t enter_path(struct mp_stack_room *room, size_t count, bool cut, bool lost, uint32_t root)
 {
     count = leave_out_frames(room, count);

@@ -27,7 +27,7 @@ struct running {
     bool is_factory;
 };
 
-/* What is known of a schema. */
+/* Facts about a schema. */
 struct schema {
     const void *at;
     uint32_t name;
@@ -154,7 +154,7 @@ static void take_value(struct operators_thread *own, const char *value, uint32_t
 
 /* ---- operators ------------------------------------------------------------------------------------------------ */
 
-/* The schema of an operator; NULL for other code that PyTorch names, such as a node of backward. That word is then a
+/* The schema of an operator; NULL for other code that PyTorch names, such as a node of backward. The word is then a
  * text, or the length of one. */
 static const void *schema_of(const void *run, const char *name)
 {

@@ -327,7 +327,7 @@ static int check_folder(const struct mp_invocation *invocation, const char *fold
         folder);
 }
 
-/* Makes a file beside the pattern's, and removes it again: only that shows that the folder takes files. */
+/* Makes a file in the pattern's folder, and removes it again: nothing else shows that the folder takes files. */
 static int try_output(const char *pattern)
 {
     const struct mp_new_file_rule rule = {.way = MP_NEW_FILE_FORCE, .at_once = true, .nameless = true};

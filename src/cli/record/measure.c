@@ -1,6 +1,6 @@
 /*
- * All calls go to NVIDIA's own libraries, found by name at run time. What the driver keeps for itself shows as a fall
- * of the free memory that cuMemGetInfo() tells. The driver takes memory in pages of 2 MiB, so small things are measured
+ * All calls go to NVIDIA's own libraries, found by name at run time. Memory that the driver keeps for itself shows as
+ * a fall of the free memory in cuMemGetInfo(). The driver takes memory in pages of 2 MiB, so small things are measured
  * many at once.
  */
 #include "cli/record/measure.h"
@@ -105,7 +105,7 @@ static uint64_t free_bytes(void)
     return left;
 }
 
-/* What the GPU lost since `before`. A GPU that others use may also gain. */
+/* Bytes by which the GPU's free memory fell since `before`. It may also rise if others use the GPU. */
 static uint64_t taken_since(uint64_t before)
 {
     uint64_t now = free_bytes();
@@ -250,7 +250,7 @@ static void *open_library(const char *name, int newest, int oldest)
     return library;
 }
 
-/* What cuBLAS takes with a workspace of the program's, as PyTorch gives it, and without. */
+/* Memory that cuBLAS takes with the program's own workspace, as PyTorch gives it, and without. */
 static void measure_cublas(void)
 {
     void *library = open_library("libcublas", 13, 11), *handle;
@@ -338,7 +338,7 @@ static void measure_cudnn(void)
     measure_convolution(library, handle);
 }
 
-/* What a communicator of two GPUs takes at its first collective, on the first one. Our own context is `first`. */
+/* Memory that a communicator of two GPUs takes on the first one at its first collective. Our own context is `first`. */
 static void measure_nccl(void *first)
 {
     int count = 0, second, type_float = 7, sum = 0;

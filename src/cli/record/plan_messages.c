@@ -252,7 +252,7 @@ static void print_missing(const struct mp_model *model, const struct mp_plan_mis
     mp_stack_lines_free(&lines);
 }
 
-/* What the stand-in GPU lacks, who waited for whom, and which version was never tried. */
+/* Prints which functions the stand-in GPU lacks, who waited for whom, and which version was never tried. */
 static void print_unknown(const struct mp_model *model, const struct mp_plan *plan)
 {
     for (size_t i = 0; i < plan->missing.count; i++)
@@ -377,8 +377,8 @@ static bool print_nothing(const struct mp_plan *plan, const struct mp_plan_devic
     return false;
 }
 
-/* How much a server's cache holds, or what it lacks; nothing: no recording tells. Of a server with several processes,
- * only the engine knows what lacks, a process without a device. */
+/* How much a server's cache holds, or what it lacks; nothing: no recording says so. In a server of several processes,
+ * only the engine's process knows what is missing, and it has no device. */
 static bool find_server(const struct mp_model *model, const struct mp_collector_result *result, size_t worst,
                         struct mp_buffer *sentence)
 {

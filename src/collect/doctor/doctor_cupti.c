@@ -98,7 +98,7 @@ static bool candidate(unsigned number, const char *site, char path[PATH_MAX])
     return true;
 }
 
-/* What a result of subscribing means; NULL: all is well. */
+/* The meaning of a result of subscribing; NULL: all is well. */
 static const char *meaning_of(int result, const char *holder, char room[160])
 {
     static const struct {

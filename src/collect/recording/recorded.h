@@ -100,7 +100,7 @@ struct mp_recording_file {
     struct mp_error failure;
 };
 
-/* What out-of-memory errors and the program asked for. */
+/* Snapshots that out-of-memory errors and the program asked for. */
 struct mp_recording_ooms {
     MP_VEC(struct mp_snapshot_request) requests;
     MP_VEC(struct mp_refusal)

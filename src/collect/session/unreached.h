@@ -3,7 +3,7 @@
  * that a raw system call started with an environment of their own. memprof looks through /proc for them, at most for a
  * hundredth of the time. A process that ends between two looks is not seen. As for files of children, only processes
  * count that held enough: `from_bytes` of memory of their own, at least 1 MiB. A larger one without the recorder is
- * told like one that could not be recorded (collect/session/refused.h). One thread at a time.
+ * reported like one that could not be recorded (collect/session/refused.h). One thread at a time.
  */
 #pragma once
 

@@ -3,7 +3,7 @@
  * reserved totals, regions and marks. Times may come in any order; calls of equal time keep the order in which they
  * were given.
  *
- * A free of an address that is not live frees a block of the base. That block has the size that the free gives. An
+ * A free of an address that is not live frees a block of the base, of the size that the free gives. An
  * alloc at the address of a live block first ends that block. Both cases are counted. Zero-initialised is ready for
  * use; one thread at a time.
  */

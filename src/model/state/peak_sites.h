@@ -25,7 +25,7 @@ struct mp_peak_sites {
     struct mp_intern keys; /* site N has key N + 1 */
 };
 
-/* All return false if memory is short. Of a block, only the members that distinguish sites count. */
+/* All return false if memory is short. Only those members of a block count that distinguish sites. */
 
 /* Adds a site of the peak in the time before the file. Call it before the others. */
 bool mp_peak_sites_past(struct mp_peak_sites *sites, const struct mp_past_site *past);

@@ -398,7 +398,7 @@ void mp_report_text(struct mp_text *text, const struct mp_model *model, const st
         mp_say(text, "\nNo allocation was recorded.\n");
     mp_device_uses_text(text, model);
     put_others(text, model, story->peak);
-    /* Of a server that ended when it was ready, the ledger says what is there; it served nobody who could leak. */
+    /* A server that ended when it was ready served nobody who could leak: its ledger says what is there. */
     bool served = !ledger || !planned || story->leaks->verdict != MP_VERDICT_UNKNOWN;
     if (story->peak && served) put_leaks(text, model, story->leaks, view);
     if (story->steps && served) put_steps(text, model, story->steps);

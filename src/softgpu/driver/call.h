@@ -1,4 +1,4 @@
-/* A call of the driver's API, and what tools are told about it. Every function of the API is an ENTRY. Under soft_lock.
+/* A call of the driver's API, and its report to tools. Every function of the API is an ENTRY. Under soft_lock.
  */
 #pragma once
 

@@ -8,7 +8,8 @@
 /* Called when kernels ran: they may have changed any device memory. */
 void soft_values_changed(void);
 
-/* Copies between addresses of the device and of the host. What the host reads of a device is a known value, or made up.
+/* Copies between addresses of the device and of the host. A value that the host reads from a device is known or made
+ * up.
  */
 CUresult soft_copy(uint64_t to, uint64_t from, uint64_t bytes);
 

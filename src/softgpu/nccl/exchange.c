@@ -16,7 +16,7 @@
 #define LOOK_AGAIN_NS 500000
 #define KEPT_FILES    64 /* a rank may be behind by this many collectives in which it waits for nobody (broadcasts) */
 
-/* What rank `from` sent in one collective, or as one message `to` another rank. */
+/* The data that rank `from` sent in one collective, or as one message `to` another rank. */
 struct message {
     uint64_t number;
     int from, to; /* to EVERYBODY: a collective */

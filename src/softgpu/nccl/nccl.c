@@ -119,7 +119,7 @@ static ncclResult_t use(ncclComm_t comm, void *stream)
     return ncclSuccess;
 }
 
-/* What the ranks sent; `sources` as softnccl_exchange(). */
+/* The data that the ranks sent; `sources` as in softnccl_exchange(). */
 struct parts {
     unsigned char *data;
     int *sources, source; /* `source`: of all together */
@@ -393,7 +393,7 @@ EXPORTED void softnccl_split_size(int size)
 }
 
 /* Ranks of one `color` stay together, in the order of their keys. Programs count keys from 0 in each part. If the size
- * was not told, all are assumed to stay together. */
+ * is unknown, all are assumed to stay together. */
 EXPORTED ncclResult_t ncclCommSplit(ncclComm_t from, int color, int key, ncclComm_t *to, void *config)
 {
     (void)config;
