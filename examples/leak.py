@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A training that leaks: the validation losses are kept as tensors, and each keeps its computation graph alive. Or what a layer
-puts out is kept in a default argument, or noise in a cache without a bound.
+"""A training that leaks: the validation losses are kept as tensors, and each keeps its computation graph alive. With
+`--leak`, a default argument keeps a layer's outputs, or a cache without a bound keeps noise.
 
 Plain PyTorch:
 
@@ -34,10 +34,10 @@ def validate(model, inputs):
 
 
 def remember(layer, inputs, output, outputs=[]):
-    outputs.append(output.detach())  # there is one list for all calls
+    outputs.append(output.detach())  # all calls share one list
 
 
-@functools.lru_cache(maxsize=None)  # a step never comes again
+@functools.lru_cache(maxsize=None)  # no step comes twice, so each call adds an entry
 def noise_of(step):
     return torch.randn(32, 64, generator=torch.Generator().manual_seed(step))
 
@@ -67,7 +67,7 @@ def main():
         loss = validate(model, held_out)
         if options.fixed or options.leak != "losses":
             loss = loss.item()
-        losses.append(loss)  # a leak where it is a tensor, and with it all activations of the validation
+        losses.append(loss)  # the leak: a tensor keeps all activations of its validation
     first, last = (float(value.detach()) if torch.is_tensor(value) else value for value in (losses[0], losses[-1]))
     print(f"validation loss {first:.3f} -> {last:.3f} after {len(losses)} steps")
 

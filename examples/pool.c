@@ -16,7 +16,7 @@
 #define PARTS        16
 #define MESSAGE_SIZE 256
 
-/* Hands out pieces of one block, in order; everything is given back at once by reset(), but for what keep() took. */
+/* Hands out pieces of one block, in order; reset() gives back everything at once, except keep()'s pieces. */
 struct pool {
     unsigned char *memory;
     size_t used, kept;
@@ -35,7 +35,7 @@ static void *take(struct pool *pool, size_t bytes)
     return piece;
 }
 
-/* From the far end, and never given back: the bug that `memprof leaks` finds. */
+/* Pieces from the far end are never given back: the bug that `memprof leaks` finds. */
 static void *keep(struct pool *pool, size_t bytes)
 {
     if (pool->used + bytes > POOL_BYTES - pool->kept) return NULL;

@@ -5,9 +5,9 @@
 #   git bisect start BAD GOOD
 #   git bisect run PATH/bisect_memory.sh /tmp/good.mp python3 train.py
 #
-# A commit is bad where peak or outstanding memory is more than $MAX_GROWTH (5%) above that of the recording, and is
-# skipped where the command fails or nothing was recorded. Without memprof or the recording the bisection ends. Keep this
-# script outside the tree that git changes.
+# A commit is bad if its peak or outstanding memory is more than $MAX_GROWTH (5%) above that of the recording. It is
+# skipped if the command fails or nothing was recorded. Without memprof or the recording the bisection ends. Keep this
+# script outside of the tree that git changes.
 memprof=${MEMPROF:-memprof}
 good=$1
 shift

@@ -1,10 +1,10 @@
 #!/bin/sh
-# check_memory.sh BASELINE COMMAND...: records COMMAND and fails where it needs more memory than BASELINE did.
+# check_memory.sh BASELINE COMMAND...: records COMMAND, and fails if it needs more memory than BASELINE did.
 #
-# BASELINE is a recording (.mp). Where it is not there yet, this run becomes it. What changed goes, as Markdown, to
-# $GITHUB_STEP_SUMMARY where that is set, else to stdout. $MAX_GROWTH: what may pass (5%).
+# BASELINE is a recording (.mp). If it does not exist yet, this run becomes it. The comparison, as Markdown, goes to
+# $GITHUB_STEP_SUMMARY if that is set, else to stdout. $MAX_GROWTH: the allowed growth (5%).
 #
-# Exit status: the command's own where it failed; 3 where peak or outstanding grew; else 0.
+# Exit status: the command's own if it failed; 3 if peak or outstanding grew; else 0.
 set -eu
 
 [ $# -ge 2 ] || { sed -n '2,/^set/s/^# \{0,1\}//p' "$0"; exit 2; }
