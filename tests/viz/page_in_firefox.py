@@ -84,7 +84,7 @@ class Firefox:
             while True:
                 answer = json.loads(await self.socket.get_message())
                 if answer.get("method") == "log.entryAdded" and answer["params"]["level"] in ("error", "warn"):
-                    # That error comes from a machine too busy for a frame.
+                    # This error comes from a machine too busy for a frame.
                     if not answer["params"]["text"].startswith("ResizeObserver loop"):
                         self.problems.append(answer["params"]["text"])
                 if answer.get("id") == self.next:

@@ -4,7 +4,7 @@
 
 WHAT is one of:
 
-* own, late, dump, looks, asks: how the program itself uses PyTorch's history.
+* own, late, dump, looks or asks: how the program itself uses PyTorch's history.
 * threads: each step runs in its own thread, and the program's history in another.
 * short: the history has a shorter ring.
 * fork, now, killed: how the program ends. "now" writes a snapshot to now.mp.
