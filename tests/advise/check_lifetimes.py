@@ -270,8 +270,8 @@ class Lifetimes(harness.TestCase):
         harness.record_whole(path, (bench.PYTHON, program), "--holders", "--operators", "--budget", "2s")
         told = {change["text"].split("`")[1]: change["code"] for change in harness.answer("advise", path, *KINDS)["changes"]
                 if change["pattern"] == "idle_variable"}
-        self.assertIn("move it to the CPU, behind its last use", told["work().reader.table"])
-        self.assertIn("del plain behind its last use", told["work().plain"])
+        self.assertIn("move it to the CPU, after its last use", told["work().reader.table"])
+        self.assertIn("del plain after its last use", told["work().plain"])
 
     def test_what_a_list_keeps_is_no_variable(self):
         """Without an optimizer, too: a variable has a new value before the next backward is over."""

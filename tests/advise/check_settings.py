@@ -270,8 +270,8 @@ class Settings(unittest.TestCase):
         change at the other border would reserve another amount."""
         cases = ((("load", "train"), "load", "before the first call of a module ("),
                  (("load", "train", "serve"), "load", "before the first call of a module ("),
-                 (("train", "serve"), "train", "before the first call of a module behind training"),
-                 (("load", "train", "serve"), "train", "before the first call of a module behind training"))
+                 (("train", "serve"), "train", "before the first call of a module after training"),
+                 (("load", "train", "serve"), "train", "before the first call of a module after training"))
         with tempfile.TemporaryDirectory() as folder:
             for phases, wild, words in cases:
                 found = 0

@@ -54,7 +54,7 @@ static void put_settings_cost(const struct mp_change *change, struct words *word
         mp_buffer_printf(&words->cost, "%srounds %s up, by one part in %u at most", also(&words->cost),
                          same ? "sizes" : "some sizes", divisions);
     if (change->ooms < change->ooms_before)
-        mp_buffer_printf(&words->cost, "%s%s found no memory would have found it", also(&words->cost),
+        mp_buffer_printf(&words->cost, "%s%s failed would fit", also(&words->cost),
                          change->ooms ? "some requests that" : "every request that");
     if (settings->gc_threshold > 0)
         mp_buffer_printf(&words->cost, "%sgives cached memory back sooner", also(&words->cost));
@@ -96,12 +96,12 @@ static void put_phase_settings(const struct mp_model *model, const struct mp_cha
         [MP_TUNE_LOAD] = "loading", [MP_TUNE_TRAIN] = "training", [MP_TUNE_SERVE] = "serving"};
     const struct mp_tune_phased *phased = change->phased;
     const char *setting = *change->setting ? change->setting : "no settings";
-    mp_buffer_printf(&words->text, "%s %s %s alone", setting, phased->early ? "up to the end of" : "for",
+    mp_buffer_printf(&words->text, "%s %s %s", setting, phased->early ? "up to the end of" : "only for",
                      names[phased->phase]);
     if (phased->early) mp_buffer_printf(&words->code, "export " VARIABLE "='%s', then ", change->setting);
     mp_buffer_printf(&words->code,
                      "torch.cuda.memory._set_allocator_settings(\"%s\") before the first call of a module%s",
-                     phased->then, phased->behind_training ? " behind training" : "");
+                     phased->then, phased->behind_training ? " after training" : "");
     put_line(model, change->stack, &words->code);
     mp_buffer_append_text(&words->cost, "that function of PyTorch's is not public");
     put_settings_cost(change, words);
@@ -116,38 +116,38 @@ static const struct {
     [MP_CHANGE_GRADIENTS_KEPT] = {"free gradients in each step instead of setting them to zero",
                                   "optimizer.zero_grad(set_to_none=True) right after optimizer.step()",
                                   "each backward allocates them anew"},
-    [MP_CHANGE_GRADIENTS_IDLE] = {"make no gradients that no optimizer uses: of a teacher, or of frozen layers",
+    [MP_CHANGE_GRADIENTS_IDLE] = {"compute no gradients that no optimizer uses (a teacher's, or those of frozen layers)",
                                   "requires_grad_(False) for them",
                                   "saves at least this: forward then keeps less for backward, too"},
     [MP_CHANGE_HELD_VARIABLES] = {"free a step's variables before the next step makes them again",
-                                  "del them behind their last use", "only if nothing reads them later"},
-    [MP_CHANGE_FUSED] = {"a fused optimizer, whose step needs no temporaries", "torch.optim.AdamW(..., fused=True)",
+                                  "del them after their last use", "only if nothing reads them later"},
+    [MP_CHANGE_FUSED] = {"use a fused optimizer: its step needs no temporaries", "torch.optim.AdamW(..., fused=True)",
                          ""},
-    [MP_CHANGE_ONE_BY_ONE] = {"an optimizer that works on one parameter after the other", "foreach=False",
-                              "more kernels, which are smaller"},
-    [MP_CHANGE_EIGHT_BIT] = {"the optimizer's state in 8 bits",
+    [MP_CHANGE_ONE_BY_ONE] = {"let the optimizer update one parameter after the other", "foreach=False",
+                              "launches more and smaller kernels"},
+    [MP_CHANGE_EIGHT_BIT] = {"keep the optimizer's state in 8 bits",
                              "bitsandbytes.optim.AdamW8bit(...), or torchao.optim.AdamW8bit(...)", "changes numerics"},
-    [MP_CHANGE_SPARSE] = {"gradients of embeddings with the batch's rows alone",
+    [MP_CHANGE_SPARSE] = {"keep gradients of embeddings sparse: only the batch's rows",
                           "nn.Embedding(..., sparse=True), with torch.optim.SparseAdam for its parameter",
                           "changes numerics: Adam then leaves the other rows as they are"},
     [MP_CHANGE_GATHERED] = {"reduce each batch's output before all are joined",
                             "argmax(-1), or a sum, of each output before torch.cat()",
                             "only if the whole outputs are not needed"},
     [MP_CHANGE_NO_GRAD] = {"run forward without a graph if no backward follows", "with torch.no_grad(): around it", ""},
-    [MP_CHANGE_BACKWARD_SOONER] = {"backward for each micro-batch, not once for the sum of their losses",
+    [MP_CHANGE_BACKWARD_SOONER] = {"run backward for each micro-batch, not once for the sum of their losses",
                                    "loss.backward() as soon as each loss is made; keep loss.detach()",
                                    "only if micro-batches do not use one another's results"},
     [MP_CHANGE_ONE_STREAM] = {"allocate on one stream: each side stream keeps segments that no other stream may use",
                               "make the blocks before torch.cuda.stream(...) and call record_stream() on them, or make "
                               "one side stream once",
                               "work of these streams may wait for each other"},
-    [MP_CHANGE_CHUNKED_LOSS] = {"chunked or fused cross-entropy: 8 chunks of tokens, each with its own logits",
+    [MP_CHANGE_CHUNKED_LOSS] = {"use chunked or fused cross-entropy: 8 chunks of tokens, each with its own logits",
                                 "torch.utils.checkpoint.checkpoint() of head and loss for each of hidden.chunk(8)",
-                                "does the head's forward twice"},
+                                "computes the head's forward twice"},
     [MP_CHANGE_COLLECT] =
         {"run Python's garbage collector after each step: garbage in cycles holds memory until it runs",
-         "gc.collect() behind optimizer.step(); or break the cycle, with weakref", "time of each step"},
-    [MP_CHANGE_AUTOCAST] = {"forward in bfloat16", "with torch.autocast(\"cuda\", torch.bfloat16): around forward",
+         "gc.collect() after optimizer.step(); or break the cycle, with weakref", "takes time in each step"},
+    [MP_CHANGE_AUTOCAST] = {"run forward in bfloat16", "with torch.autocast(\"cuda\", torch.bfloat16): around forward",
                             "changes numerics"},
     [MP_CHANGE_SMALLER_BATCH] = {"halve the evaluation's batch, whose forward is the peak",
                                  "the batch_size of the evaluation's DataLoader",
@@ -163,7 +163,7 @@ static void put_idle(const struct mp_model *model, const struct mp_change *chang
         mp_buffer_append_text(&words->code, "drop it, or move it to the CPU,");
     else
         mp_buffer_printf(&words->code, "del %s", name ? name + 1 : change->variable);
-    mp_buffer_append_text(&words->code, change->before_backward ? " before backward()" : " behind its last use");
+    mp_buffer_append_text(&words->code, change->before_backward ? " before backward()" : " after its last use");
     put_line(model, change->stack, &words->code);
 }
 
@@ -252,23 +252,24 @@ static void put_held(const struct mp_model *model, const struct mp_change *chang
 
 static void put_checkpoint(const struct mp_model *model, const struct mp_change *change, struct words *words)
 {
-    mp_buffer_printf(&words->text, "make again in backward what ");
+    mp_buffer_append_text(&words->text, "checkpoint ");
     if (change->modules < change->modules_of)
         mp_buffer_printf(&words->text, "the first %zu of %zu ", change->modules, change->modules_of);
-    mp_buffer_printf(&words->text, "%s keep%s for it", change->module, change->modules_of == 1 ? "s" : "");
+    mp_buffer_printf(&words->text, "%s: recompute %s activations in backward", change->module,
+                     change->modules_of == 1 ? "its" : "their");
     put_framework(model, change, words);
     mp_buffer_printf(&words->code, "torch.utils.checkpoint.checkpoint(%s, ..., use_reentrant=False) for each call",
                      change->module);
     if (change->share < 0)
-        mp_buffer_printf(&words->cost,
-                         "computes a part of forward twice; the recording does not show how long that takes");
+        mp_buffer_append_text(&words->cost,
+                              "computes a part of forward twice; the recording does not show how long that takes");
     else
-        mp_buffer_printf(&words->cost, "does %s%.0f %% of forward twice%s", change->by_bytes ? "about " : "",
+        mp_buffer_printf(&words->cost, "computes %s%.0f %% of forward twice%s", change->by_bytes ? "about " : "",
                          change->share * 100, change->by_bytes ? ", by the bytes that operators use" : "");
     if (change->share >= 0 && change->flops_share >= 0)
         mp_buffer_printf(&words->cost, " (%.0f %% of its FLOPs)", change->flops_share * 100);
     if (change->offloaded_peak)
-        mp_buffer_printf(&words->cost, "; with torch.autograd.graph.save_on_cpu() around it instead, the peak is %s",
+        mp_buffer_printf(&words->cost, "; offloaded instead, by torch.autograd.graph.save_on_cpu() around it, the peak is %s",
                          mp_bytes(change->offloaded_peak));
 }
 

@@ -412,9 +412,9 @@ START_TEST(a_change_is_shown_by_what_it_is_ranked_by)
     struct mp_buffer out = {0};
     struct mp_text text = {.out = &out};
     mp_advise_best_text(&text, &model, &advise, 3, 1);
-    EXPECT(out, "  1. a fused optimizer, whose step needs no temporaries      saves 600 MiB of reserved memory\n"
+    EXPECT(out, "  1. use a fused optimizer: its step needs no temporaries      saves 600 MiB of reserved memory\n"
                 "  2. PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True      saves 550 MiB of reserved memory\n"
-                "  3. make again in backward what layers.* keep for it      saves 100 MiB\n");
+                "  3. checkpoint layers.*: recompute their activations in backward      saves 100 MiB\n");
 }
 
 MP_SUITE("output", a_change_is_shown_by_what_it_is_ranked_by, functions_are_named_without_their_types,
