@@ -10,11 +10,11 @@
 #include "model/model.h"
 #include "model/spans.h"
 
-/* The holder of nine in ten bytes of a site; NULL: there is none, or it is not certain. */
+/* The holder of nearly all bytes of a site; NULL: there is none, or it is not certain. */
 static const struct mp_holder *holder_of(const struct mp_holders *holders, const struct mp_holders_site *site)
 {
     const struct mp_holder *holder = site && site->count ? &holders->holders.at[site->first] : NULL;
-    return holder && holder->certain && holder->bytes * 10 >= site->bytes * 9 ? holder : NULL;
+    return holder && holder->certain && holder->bytes + site->bytes / MP_LEAK_EXCEPTIONS >= site->bytes ? holder : NULL;
 }
 
 /* True if the holder may stop growing at a number of entries that is not known: by its code, or since its keys come
@@ -128,7 +128,8 @@ static void leak_bound(const struct mp_model *model, const struct mp_steps *step
         finding->entries = holder->blocks;
         return;
     }
-    if (births_at_look(model, steps, finding->held) * 9 > entries * 10) return;
+    uint64_t births = births_at_look(model, steps, finding->held);
+    if (births > entries + births / MP_LEAK_EXCEPTIONS) return;
     double each = (double)finding->held->bytes / (double)entries;
     uint64_t now = each > 0 ? (uint64_t)((double)finding->bytes / each + 0.5) : most;
     finding->entries = now < most ? now : most;

@@ -1,6 +1,6 @@
 /*
  * The constants by which leaks are judged, in one place. leak_limits.c has the source of each: an aim, a measurement,
- * or a calculation. `memprof leaks --verbose` prints the table. Pure.
+ * or a calculation. `memprof leaks --verbose` prints the table. Where a rule says "most", it means more than half. Pure.
  */
 #pragma once
 
@@ -14,12 +14,18 @@
 #define MP_LEAK_SIGNIFICANT    3.09
 #define MP_LEAK_STOPPED        3
 #define MP_LEAK_PAUSED         2
+#define MP_LEAK_EXCEPTIONS     10
+#define MP_LEAK_BACKLOG        1.5
+#define MP_LEAK_SLOWER_ERRORS  2
 /* leaks.h */
 #define MP_LEAK_STEPS         12
 #define MP_LEAK_GUESSED_STEPS 40
 #define MP_LEAK_WORTH_BYTES   (1u << 20)
 #define MP_LEAK_LEVEL_PARTS   16
 #define MP_LEAK_SEGMENTS_USED 0.8
+#define MP_LEAK_RISES         4
+#define MP_LEAK_LATE_RISES    2
+#define MP_LEAK_RISE_PART     4
 /* leak_twins.h */
 #define MP_LEAK_TWINS        5
 #define MP_LEAK_TWINS_APART  2

@@ -99,14 +99,14 @@ static uint32_t age_of_rank(const struct mp_leak_life *lives, size_t count, uint
     }
 }
 
-/* Nine in ten of the blocks freed before `last` did not exceed this age; `else_age` if fewer than MP_LEAK_OLD were
- * freed. */
-static uint32_t nine_in_ten(const struct mp_leak_life *lives, size_t count, uint32_t last, uint32_t else_age)
+/* The blocks freed before `last`, but for one in MP_LEAK_EXCEPTIONS, did not exceed this age; `else_age` if fewer than
+ * MP_LEAK_OLD were freed. */
+static uint32_t age_of_nearly_all(const struct mp_leak_life *lives, size_t count, uint32_t last, uint32_t else_age)
 {
     size_t freed = 0;
     for (size_t i = 0; i < count; i++)
         freed += lives[i].death < last;
-    return freed < MP_LEAK_OLD ? else_age : age_of_rank(lives, count, last, freed - freed / 10 - 1);
+    return freed < MP_LEAK_OLD ? else_age : age_of_rank(lives, count, last, freed - freed / MP_LEAK_EXCEPTIONS - 1);
 }
 
 bool mp_leak_is_backlog(const struct mp_leak_life *lives, size_t count, uint32_t last)
@@ -118,13 +118,13 @@ bool mp_leak_is_backlog(const struct mp_leak_life *lives, size_t count, uint32_t
         if (lives[i].death >= last && birth < kept) kept = birth;
     }
     if (freed > kept) return false;
-    uint32_t early = nine_in_ten(lives, count, last / 2, UINT32_MAX / 2);
-    return nine_in_ten(lives, count, last, 0) > early + early / 2 + 1;
+    uint32_t early = age_of_nearly_all(lives, count, last / 2, UINT32_MAX / 2);
+    return age_of_nearly_all(lives, count, last, 0) > MP_LEAK_BACKLOG * early + 1;
 }
 
 uint32_t mp_leak_usual_age(const struct mp_leak_life *lives, size_t count, uint32_t last, uint32_t else_age)
 {
-    return mp_leak_is_backlog(lives, count, last) ? 0 : nine_in_ten(lives, count, last, else_age);
+    return mp_leak_is_backlog(lives, count, last) ? 0 : age_of_nearly_all(lives, count, last, else_age);
 }
 
 int mp_leak_life_by_site(const void *left, const void *right)
@@ -219,7 +219,7 @@ static bool slows_down(const struct series *series, const struct stay *stay)
     uint32_t first = stay->births.at[0], middle = first + (series->last - first) / 2;
     double earlier = (double)series->births[middle] - series->births[first];
     double later = (double)series->births[series->last] - series->births[middle];
-    return later <= 0 || later + 2 * sqrt(later + 1) + 1 < 0.5 * earlier;
+    return later <= 0 || later + MP_LEAK_SLOWER_ERRORS * sqrt(later + 1) + 1 < 0.5 * earlier;
 }
 
 static bool any_old_freed(const struct mp_leak_life *lives, size_t count, uint32_t last)

@@ -68,7 +68,7 @@ static size_t leak_find_behind(const struct mp_model *model, const struct mp_ste
     return findings->count - before;
 }
 
-/* True if nine in ten blocks have a new size: the site makes a block when a size first appears. */
+/* True if nearly all blocks have a new size: the site makes a block when a size first appears. */
 static bool has_new_sizes(const struct mp_leak_places *places, const struct mp_leak_place *place)
 {
     struct mp_map sizes = {0};
@@ -78,7 +78,7 @@ static bool has_new_sizes(const struct mp_leak_places *places, const struct mp_l
         stay++;
         mp_map_at(&sizes, places->lives[i].bytes + 1, NULL);
     }
-    bool yes = stay >= MP_LEAK_BIRTHS && sizes.count * 10 >= stay * 9;
+    bool yes = stay >= MP_LEAK_BIRTHS && (stay - sizes.count) * MP_LEAK_EXCEPTIONS <= stay;
     mp_map_free(&sizes);
     return yes;
 }
@@ -202,8 +202,7 @@ static void follow(const struct mp_model *model, const struct mp_step *steps, ui
     }
 }
 
-/* True if reserved bytes rose by a quarter or more, in many steps and also in the later half, while allocated bytes did
- * not follow. */
+/* True if reserved bytes rose in many steps, also in the later half, while allocated bytes did not follow. */
 static bool is_fragmenting(const struct held *held, uint32_t last, struct mp_leak_finding *finding)
 {
     uint32_t start = last / 8, rises = 0, late = 0;
@@ -214,8 +213,8 @@ static bool is_fragmenting(const struct held *held, uint32_t last, struct mp_lea
         late += k > start + (last - start) / 2;
     }
     uint64_t before = held->reserved[start], now = held->reserved[last];
-    if (rises < 4 || late < 2 || now < before + before / 4) return false;
-    uint64_t allocated = held->allocated[start], rest = (now - before) / 4;
+    if (rises < MP_LEAK_RISES || late < MP_LEAK_LATE_RISES || now < before + before / MP_LEAK_RISE_PART) return false;
+    uint64_t allocated = held->allocated[start], rest = (now - before) / MP_LEAK_RISE_PART;
     if (held->allocated[last] > allocated + rest) return false;
     finding->bytes = now - before;
     finding->births = rises;
