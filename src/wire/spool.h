@@ -189,6 +189,7 @@ struct mp_spool_losses {
     _Atomic uint64_t dropped_inside;     /* events that came during a hook of their thread, or during its attach */
     _Atomic uint64_t dropped_unattached; /* events before the system had a descriptor or memory for attaching */
     _Atomic uint64_t dropped_refused;    /* 1: the system refused a call, and recording ended with this event */
+    _Atomic uint64_t dropped_retired;    /* events of threads under seccomp's strict mode */
     _Atomic uint64_t left_hooks;         /* hooks that the program left by a jump; the event of each is lost */
     _Atomic uint64_t truncated_stacks, unmatched_stacks, lost_stacks; /* lost: no room in the tables */
     _Atomic uint64_t doubtful_calls; /* events that may have begun another call of the function of --step-at */

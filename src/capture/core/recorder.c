@@ -26,7 +26,7 @@ struct mp_thread *mp_hook_enter(void)
     int saved = errno;
     struct mp_thread *thread = mp_thread_self();
     bool retired = thread && thread->retired;
-    if (retired && thread->ring) atomic_fetch_add(&thread->ring->dropped, 1);
+    if (retired) atomic_fetch_add(&mp_session.header->losses.dropped_retired, 1);
     if (!thread || retired || !mp_fork_guard(thread)) {
         errno = saved;
         return NULL;

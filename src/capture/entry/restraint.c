@@ -34,10 +34,8 @@ int prctl(int option, ...)
     va_end(list);
     struct mp_thread *thread = NULL;
     if (option == PR_SET_TSC && argument[0] == PR_TSC_SIGSEGV) mp_clock_spare_counter();
-    if (option == PR_SET_SECCOMP && argument[0] == SECCOMP_MODE_STRICT && (thread = mp_hook_enter())) {
-        mp_session_note("a thread put itself under seccomp's strict mode: its events from then on count as dropped");
+    if (option == PR_SET_SECCOMP && argument[0] == SECCOMP_MODE_STRICT && (thread = mp_hook_enter()))
         mp_hook_leave(thread);
-    }
     int result = (int)mp_syscall(SYS_prctl, option, argument[0], argument[1], argument[2], argument[3]);
     if (thread && !result) thread->retired = true;
     return result;

@@ -373,6 +373,8 @@ static const struct loss {
          "did not answer in time"),
     LOSS(unsound, "event was dropped: something had written over it in the memory that memprof shares with the program",
          "events were dropped: something had written over them in the memory that memprof shares with the program"),
+    LOSS(losses.dropped_retired, "event was dropped: its thread had put itself under seccomp's strict mode",
+         "events were dropped: their threads had put themselves under seccomp's strict mode"),
     LOSS(losses.left_hooks,
          "event was dropped, as the program left the recorder in the middle of it (a jump out of a signal handler, or "
          "the end of the thread)",
