@@ -4,6 +4,7 @@ exit status says so. Tests that are plain scripts assert with held(), and end as
 import functools
 import os
 import pathlib
+import subprocess
 import sys
 import unittest
 
@@ -72,6 +73,20 @@ def short_form(file):
         if HERE.parent / path == pathlib.Path(file).resolve():
             return names
     return []
+
+
+@functools.cache
+def left_out():
+    """The parts that configure left out of this build."""
+    memprof = os.environ.get("MEMPROF", os.path.join(os.environ.get("MEMPROF_BUILD", os.getcwd()), "memprof"))
+    said = subprocess.run([memprof, "--version"], capture_output=True, text=True).stdout
+    return said.partition("\nbuilt without ")[2].strip().split(", ") if "\nbuilt without " in said else []
+
+
+def needs(*parts):
+    """Decorates a test, or a class of tests, that needs these parts; none named: all."""
+    missing = [part for part in left_out() if part in parts or not parts]
+    return unittest.skipIf(missing, f"built without {', '.join(missing)}")
 
 
 held_so_far = 0

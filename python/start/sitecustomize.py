@@ -15,7 +15,7 @@ def _start(torch):
             import libmemprof_plan
             libmemprof_plan.start(torch, _after_import)
         if os.environ.get("MEMPROF_APPLY"):
-            from libmemprof_plan import apply
+            from libmemprof_torch import apply
             apply.start(torch, _after_import)
     except Exception:
         pass

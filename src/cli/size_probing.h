@@ -25,10 +25,6 @@ int mp_probing_begin(struct mp_probing *probing);
 /* Runs memprof with these words (NULL-terminated) and its output in `log`, and frees the words. While it runs, the
  * terminal shows `shown`. Returns a wait status, or -1 after a message. */
 int mp_probing_run_words(const struct mp_invocation *invocation, const char *shown, char **words, const char *log);
-/* Makes the words "memprof plan --quiet OPTIONS -o PATH -- COMMAND": with the options of the invocation that decide
- * what is planned, and its command behind the first "--". `stacks`: with stacks, which show the values that decide
- * sizes. For mp_probing_run_words(). */
-char **mp_probing_plan_words(const struct mp_invocation *invocation, bool stacks, const char *path);
 /* True if the user ended the run, or a signal asks this process to end. */
 bool mp_probing_is_interrupted(int status);
 /* Prints the last lines of a command's output in this file, as messages. */

@@ -201,6 +201,7 @@ class Attached(harness.TestCase):
         rows.sort(key=lambda row: int(row["alloc_ns"]))
         return [(row["address"], row["bytes"], bool(row["free_ns"]), row["stack"].split(";")) for row in rows]
 
+    @harness.needs("plan")
     def test_without_bpf(self):
         """Plain probes see the same blocks and native frames. They do not see the driver."""
         self.before = [sys.executable, "-c", WITHOUT_BPF]
@@ -383,6 +384,7 @@ class Attached(harness.TestCase):
         self.assertEqual(list(self.folder.glob("memprof-*")), [])
         self.assertEqual(kept(live), kept(self.recording)[:len(kept(live))])
 
+    @harness.needs("plan")
     def test_a_leak_of_the_driver(self):
         service = self.serve("cuda", rounds=600, rate=200)
         self.assertEqual(self.attach(service.pid).wait(harness.TIMEOUT), 0)
@@ -393,6 +395,7 @@ class Attached(harness.TestCase):
         text = (HERE / "service.c").read_text().splitlines()
         self.assertIn("/* the leak */", text[named[0]["line"] - 1])
 
+    @harness.needs("plan")
     def test_the_driver_s_own_ledger(self):
         """Every block of the first device is recorded, whatever its kind, as the stand-in's driver lists them."""
         gate, ledger, random = self.folder / "gate.so", self.folder / "ledger", stand_in.program("random_operations")
@@ -444,6 +447,7 @@ class Attached(harness.TestCase):
                     self.assertLessEqual(len(blocks), int((self.folder / f"{go.name}.{process['pid']}").read_text()))
                     self.assertGreater(len(blocks), 50)
 
+    @harness.needs("plan")
     def test_children_of_a_parent_without_pytorch(self):
         """As below an engine's own process, or a shell that it starts."""
         script, go = self.folder / "kids.py", self.folder / "go"
@@ -575,6 +579,7 @@ class Attached(harness.TestCase):
         self.assertGreater(len(both), 500)
         self.hold_stacks(both)
 
+    @harness.needs("plan")
     def test_as_hooks_see_it_on_cuda(self):
         if subprocess.run([CUDA_TORCH, "true"], env=self.environment).returncode:
             self.skipTest("tools/cuda-torch could not make its environment")

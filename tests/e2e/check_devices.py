@@ -12,6 +12,7 @@ MIB = 1 << 20
 TOTAL = 8 << 30
 
 
+@harness.needs("plan")
 class Devices(harness.TestCase):
     def record(self, *devices, nvml=True, read=True, options=(), **variables):
         self.path = self.folder / "run.mp"

@@ -39,6 +39,7 @@ class Doctor(harness.TestCase):
         for check in checks:
             self.assertIn(check["name"], text.stdout)
 
+    @harness.needs("plan")
     def test_a_machine_with_gpus(self):
         checks = self.examine(LD_LIBRARY_PATH=str(STAND_INS), SOFTGPU_DEVICES="2")
         self.assertRegex(self.one(checks, "driver")["found"], r"^\d+\.\d+\S*, CUDA 13\.0$")
@@ -47,11 +48,13 @@ class Doctor(harness.TestCase):
         self.assertEqual(len(devices), 2)
         self.assertRegex(devices[1], r"^1 .*, 8.00 GiB, GPU-")
 
+    @harness.needs("plan")
     def test_a_driver_that_does_not_start(self):
         driver = self.one(self.examine(LD_LIBRARY_PATH=str(STAND_INS), SOFTNVML_FAIL="9"), "driver")
         self.assertEqual(driver["state"], "limited")
         self.assertIn("Driver Not Loaded", driver["found"])
 
+    @harness.needs("plan")
     def test_cupti_by_its_answer(self):
         library = harness.BUILD / "tests" / "softgpu" / "cupti-13.0" / "libcupti.so.13"
         cupti = self.one(self.examine(LD_LIBRARY_PATH=str(STAND_INS), MEMPROF_CUPTI=str(library)), "CUPTI")

@@ -129,6 +129,7 @@ class Words(unittest.TestCase):
             self.options[command] = set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", result.stdout))
         return self.options[command]
 
+    @harness.needs()
     def test_commands_and_options(self):
         looked = 0
         for document in DOCUMENTS:

@@ -16,6 +16,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import asserted
+from asserted import needs  # noqa: F401
 
 BUILD = pathlib.Path(os.environ.get("MEMPROF_BUILD", os.getcwd())).resolve()
 SOURCE = pathlib.Path(__file__).resolve().parents[2]

@@ -47,6 +47,7 @@ must_fail collect/session/new.c cli/command.h 'collect may not include cli'
 must_fail cli/new.c wire/spool.h 'cli may not include wire'
 must_fail cli/new.c capture/core/recorder.h 'cli may not include capture'
 must_fail cli/new.c attach/attach.h 'cli may not include attach'
+must_fail cli/new.c plan/devices.h 'cli may not include plan'
 must_fail model/new.c model.h 'does not begin with a layer'
 must_fail model/new.c memprof.h 'only capture'
 

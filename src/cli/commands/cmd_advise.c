@@ -87,7 +87,7 @@ static int run_advise(const struct mp_invocation *invocation)
     struct mp_query query;
     struct mp_advise_query ask = {.progress = mp_progress_report};
     int status = read_kinds(invocation->value[MP_OPT_KIND], &ask.kinds);
-    if (!status && mp_given(invocation, MP_OPT_TRY_CHANGES)) return mp_advise_try(invocation, ask.kinds, false);
+    if (!status && mp_given(invocation, MP_OPT_TRY_CHANGES)) return mp_advise_try(invocation, ask.kinds, NULL);
     if (!status && invocation->operand_count > 1)
         return mp_refuse("advise reads one recording, not \"%s\" as well; memprof advise --help lists its options",
                          invocation->operands[1]);

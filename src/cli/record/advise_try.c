@@ -18,21 +18,21 @@
 
 struct trying {
     const struct mp_invocation *invocation;
-    bool plans;
+    mp_advise_words *words; /* NULL: the command is recorded */
     struct mp_probing probing;
     struct mp_model *model; /* of the program as it is */
     struct mp_advise advise;
     size_t runs;
 };
 
-/* The words "memprof plan ..." or "memprof snapshot --quiet -o PATH -- COMMAND". */
+/* The words of one run: the caller's, or "memprof snapshot --quiet -o PATH -- COMMAND". */
 static char **make_words(const struct trying *trying, bool stacks, const char *path)
 {
     const struct mp_invocation *invocation = trying->invocation;
     const char *const own[] = {"memprof", "snapshot", "--quiet", stacks ? "--holders" : "--no-symbols",
                                "-o",      path,       "--"};
     size_t count = sizeof own / sizeof *own;
-    if (trying->plans) return mp_probing_plan_words(invocation, stacks, path);
+    if (trying->words) return trying->words(invocation, stacks, path);
     char **words = mp_alloc_zeroed(count + invocation->operand_count + 1, sizeof *words);
     for (size_t i = 0; i < count + invocation->operand_count; i++)
         words[i] = mp_text_copy(i < count ? own[i] : invocation->operands[i - count]);
@@ -195,8 +195,8 @@ static int write_advice(struct trying *trying)
         mp_advise_json(&json, NULL, trying->model, &trying->advise, &view);
     else if (!status)
         mp_advise_text(&text, trying->model, &trying->advise, &view);
-    /* For a plan, -o names a recording, which this command does not write. */
-    if (!status && trying->plans)
+    /* With the caller's words -o names a recording, which this command does not write. */
+    if (!status && trying->words)
         fwrite(out.data, 1, out.size, stdout);
     else if (!status)
         status = mp_output_buffer(invocation, &out);
@@ -229,9 +229,9 @@ static int try_all(struct trying *trying, unsigned kinds)
     return status;
 }
 
-int mp_advise_try(const struct mp_invocation *invocation, unsigned kinds, bool plans)
+int mp_advise_try(const struct mp_invocation *invocation, unsigned kinds, mp_advise_words *words)
 {
-    struct trying trying = {.invocation = invocation, .plans = plans};
+    struct trying trying = {.invocation = invocation, .words = words};
     int status = mp_probing_begin(&trying.probing);
     if (!status) status = try_all(&trying, kinds);
     mp_model_free(trying.model);

@@ -193,6 +193,8 @@ class Commands(unittest.TestCase):
 
     def test_expected_texts(self):
         for name, line in TEXTS.items():
+            if asserted.left_out() and line.startswith("help"):
+                continue  # the texts list every part's commands
             with self.subTest(line):
                 want = (EXPECTED / f"{name}.txt").read_text()
                 self.assertEqual(without_size(self.run_in(line).stdout.decode()), want)
@@ -402,6 +404,7 @@ class Commands(unittest.TestCase):
             with self.subTest(line):
                 self.check_fails(line, 2, word)
 
+    @asserted.needs()
     def test_what_is_gone_names_what_to_use_instead(self):
         table = (SOURCE / "src/cli/gone.c").read_text()
         rows = re.findall(r'^ +\{"(\w*)", *"([\w-]*)",\s*((?:"(?:[^"\\]|\\.)*"\s*)+)\},$', table, re.M)
@@ -588,6 +591,7 @@ class Commands(unittest.TestCase):
             closed = subprocess.run(f"{MEMPROF} {line} >&-", shell=True, cwd=self.folder, stderr=subprocess.PIPE)
             self.assertEqual(closed.returncode, 1, line)
 
+    @asserted.needs()
     def test_the_version_names_its_commit(self):
         said = run("--version", self.folder).stdout.decode()
         head = subprocess.run(["git", "-C", SOURCE, "rev-parse", "--short=12", "HEAD"], capture_output=True,
@@ -651,7 +655,7 @@ class Commands(unittest.TestCase):
 
     @unittest.skipUnless(shutil.which("groff"), "groff is not installed")
     def test_manual_pages_are_set_without_a_complaint(self):
-        pages = sorted((SOURCE / "src/cli").glob("*.[17]"))
+        pages = sorted((SOURCE / "src").glob("*/*.[17]"))
         self.assertEqual(len(pages), 3)
         for page in pages:
             done = subprocess.run(["groff", "-t", "-man", "-ww", "-z", "-Tutf8", str(page)], capture_output=True, text=True)
@@ -675,6 +679,7 @@ class Commands(unittest.TestCase):
         self.assertIsNotNone(found, f"{command} --{option}")
         return " ".join(found.group(0).split())
 
+    @asserted.needs()
     def test_help_lists_the_values_of_options(self):
         """Help and the message about a wrong value both list the values."""
         for line, values in {
@@ -734,6 +739,7 @@ class Commands(unittest.TestCase):
             self.assertIn("--config", said)
             self.assertEqual(self.run_in(f"help {command}").stdout.decode(), said)
 
+    @asserted.needs()
     def test_kept_texts_are_new(self):
         for line, path in {"help --man": "src/cli/memprof.1", "completion bash": "src/cli/completion/memprof"}.items():
             self.assertEqual(self.run_in(line).stdout, (SOURCE / path).read_bytes(), f"{path} is old: make texts")

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cli/invocation.h"
-#include "cli/record/plan_devices.h"
+#include "plan/devices.h"
 
 /* Main thread. Returns an exit status. */
 int mp_plan_size(const struct mp_invocation *invocation, const struct mp_plan_device *device);

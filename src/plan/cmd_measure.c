@@ -1,6 +1,6 @@
 #include "cli/command.h"
 #include "cli/output_file.h"
-#include "cli/record/measure.h"
+#include "plan/measure.h"
 
 static int run_measure(const struct mp_invocation *invocation)
 {

@@ -1,4 +1,4 @@
-#include "cli/record/plan_size.h"
+#include "plan/size.h"
 
 #include <errno.h>
 #include <math.h>
@@ -11,8 +11,9 @@
 #include "base/order.h"
 #include "base/units.h"
 #include "cli/command.h"
-#include "cli/record/plan_messages.h"
 #include "cli/size_probing.h"
+#include "plan/messages.h"
+#include "plan/words.h"
 
 #define PROBES_MAX 48
 #define LARGEST    (UINT64_C(1) << 40)
@@ -102,7 +103,7 @@ static char *fill_operand(const struct search *search, const char *operand, bool
 static char **make_words(const struct search *search, const char *path, uint64_t value)
 {
     const struct mp_invocation *invocation = search->invocation;
-    char **words = mp_probing_plan_words(invocation, !search->count, path), **command = words;
+    char **words = mp_plan_words(invocation, !search->count, path), **command = words;
     while (strcmp(*command++, "--") != 0) {
     }
     bool by_hole = false;

@@ -1,4 +1,4 @@
-#include "cli/record/plan_messages.h"
+#include "plan/messages.h"
 
 #include <limits.h>
 #include <stdio.h>

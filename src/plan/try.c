@@ -1,4 +1,4 @@
-#include "cli/record/plan_try.h"
+#include "plan/try.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -9,9 +9,10 @@
 #include "base/memory.h"
 #include "base/units.h"
 #include "cli/command.h"
-#include "cli/record/plan_messages.h"
 #include "cli/size_probing.h"
 #include "model/load.h"
+#include "plan/messages.h"
+#include "plan/words.h"
 
 #define SETTINGS_MAX 8
 #define TRIALS_MAX   (SETTINGS_MAX + 2)
@@ -99,8 +100,7 @@ static int run_trial(struct trying *trying, size_t number)
     snprintf(shown, sizeof shown, "run %zu of %zu, %s", number + 1, trying->count,
              *trial->settings ? trial->settings : "as given");
     setenv("MEMPROF_TRY", trial->settings, 1);
-    int status =
-        mp_probing_run_words(trying->invocation, shown, mp_probing_plan_words(trying->invocation, false, path), log);
+    int status = mp_probing_run_words(trying->invocation, shown, mp_plan_words(trying->invocation, false, path), log);
     bool ended = status < 0 || mp_probing_is_interrupted(status);
     if (!ended) read_recordings(trying, number);
     if (!ended && !trial->known) {

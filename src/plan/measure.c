@@ -3,7 +3,7 @@
  * a fall of the free memory in cuMemGetInfo(). The driver takes memory in pages of 2 MiB, so small things are measured
  * many at once.
  */
-#include "cli/record/measure.h"
+#include "plan/measure.h"
 
 #include <dlfcn.h>
 #include <setjmp.h>

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "base/json.h"
-#include "cli/record/plan_devices.h"
 #include "collect/session/collector.h"
+#include "plan/devices.h"
 
 /* Says whether a recorded program fits. */
 struct mp_plan_outcome {

@@ -1,4 +1,4 @@
-#include "cli/record/plan_ranks.h"
+#include "plan/ranks.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,8 +7,9 @@
 #include "base/memory.h"
 #include "base/units.h"
 #include "cli/command.h"
-#include "cli/record/plan_messages.h"
 #include "cli/size_probing.h"
+#include "plan/messages.h"
+#include "plan/words.h"
 
 #define STAGES_MAX 256
 
@@ -50,7 +51,7 @@ static int run_rank(struct ranks *ranks, size_t number)
     struct mp_invocation one = *ranks->invocation;
     snprintf(value, sizeof value, "%u", rank);
     one.value[MP_OPT_RANK] = value;
-    int status = mp_probing_run_words(ranks->invocation, shown, mp_probing_plan_words(&one, false, path), log);
+    int status = mp_probing_run_words(ranks->invocation, shown, mp_plan_words(&one, false, path), log);
     struct mp_error error;
     bool ended = status < 0 || mp_probing_is_interrupted(status);
     struct mp_plan_outcome *outcome = &ranks->stages[number].outcome;

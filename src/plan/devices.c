@@ -1,4 +1,4 @@
-#include "cli/record/plan_devices.h"
+#include "plan/devices.h"
 
 #include <ctype.h>
 #include <limits.h>

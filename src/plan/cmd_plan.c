@@ -14,13 +14,14 @@
 #include "base/units.h"
 #include "cli/command.h"
 #include "cli/record/advise_try.h"
-#include "cli/record/plan_devices.h"
-#include "cli/record/plan_messages.h"
-#include "cli/record/plan_ranks.h"
-#include "cli/record/plan_size.h"
-#include "cli/record/plan_try.h"
 #include "cli/record/snapshot_record.h"
 #include "collect/session/launch.h"
+#include "plan/devices.h"
+#include "plan/messages.h"
+#include "plan/ranks.h"
+#include "plan/size.h"
+#include "plan/try.h"
+#include "plan/words.h"
 
 #define DEVICE_DEFAULT   "h100-80gb"
 #define DEVICES_MAX      8
@@ -259,7 +260,7 @@ static int run_plan(const struct mp_invocation *invocation)
     }
     if (mp_given(invocation, MP_OPT_SIZE)) return mp_plan_size(invocation, &planning.device);
     if (mp_given(invocation, MP_OPT_TRY)) return mp_plan_try(invocation);
-    if (mp_given(invocation, MP_OPT_ADVISE)) return mp_advise_try(invocation, ~0u, true);
+    if (mp_given(invocation, MP_OPT_ADVISE)) return mp_advise_try(invocation, ~0u, mp_plan_words);
     if (all) return mp_plan_ranks(invocation, &planning.device);
     int status = set_up(&planning) ? MP_EXIT_DONE : MP_EXIT_COULD_NOT;
     if (!status) status = mp_snapshot_record(invocation, &(struct mp_snapshot_way){&planning, "plan", prepare, report});
