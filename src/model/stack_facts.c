@@ -62,6 +62,8 @@ static const struct mp_stack_pattern patterns[] = {
      "(^|\\.)(cross_entropy|log_softmax) .*torch/nn/functional\\.py:|(at::_ops::|aten::)_?(cross_entropy|log_softmax)"},
     {MP_FACT_KV_CACHE, "(Kv|KV|KeyValue|kv_|key_value_|past_key_values_)_?[Cc]ache|/transformers/cache_utils\\.py:"},
     {MP_FACT_EMBEDS, "embedding_dense_backward"},
+    {MP_FACT_OF_TORCH, "[ /]torch/[^:]*\\.py:"},
+    {MP_FACT_STEPS, "(^|\\.)step "},
     {MP_FACT_JOINS, "structured_cat_out|(at::_ops::|aten::)(cat|constant_pad_nd)"},
 };
 

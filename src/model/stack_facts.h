@@ -43,6 +43,8 @@ enum mp_stack_fact {
     MP_FACT_CLASS_LOSS = 1 << 24,   /* cross_entropy(), log_softmax() */
     MP_FACT_KV_CACHE = 1 << 25,     /* a cache of keys and values, by its class or file */
     MP_FACT_EMBEDS = 1 << 26,       /* backward of an embedding whose gradient has all rows */
+    MP_FACT_OF_TORCH = 1 << 27,     /* Python code of the torch package */
+    MP_FACT_STEPS = 1 << 28,        /* a function `step`, which an optimizer of any package has */
 };
 
 struct mp_stack_facts {

@@ -206,5 +206,48 @@ class Joined(harness.TestCase):
         self.assertGreater(found["input"], 30)
 
 
+CLOSURE = """
+import torch
+from torch import nn
+class Normalized(torch.optim.Optimizer):
+    def __init__(self, parameters): super().__init__(parameters, {})
+    @torch.no_grad()
+    def step(self, closure=None):
+        for parameter in self.param_groups[0]["params"]: self.update(parameter)
+    @torch.no_grad()
+    def update(self, parameter):
+        state = self.state[parameter]
+        if not state: state["mean"] = parameter.grad.clone()
+        parameter.sub_(self.scaled(state["mean"].lerp_(parameter.grad, 0.1)))
+    def scaled(self, mean): return 1e-3 * mean / mean.norm()
+first, second = nn.Linear(64, 256), nn.Linear(256, 8)
+inner, outer, kept = torch.optim.SGD(first.parameters(), 0.1, momentum=0.9), Normalized(second.parameters()), []
+def closure():
+    features = torch.relu(first(torch.randn(500, 64)))
+    kept.append(features.detach())
+    loss = second(features).square().mean()
+    loss.backward()
+    return loss
+for step in range(15):
+    inner.step(closure)
+    outer.step()
+    inner.zero_grad()
+    outer.zero_grad()
+"""
+
+
+@harness.unittest.skipUnless(PYTHON, "no interpreter with torch")
+class Closures(harness.TestCase):
+    """An optimizer's step runs the training if that is its closure. What the training keeps is no optimizer state."""
+
+    def test_a_closure_and_an_optimizer_of_the_program(self):
+        program, recording = self.folder / "program.py", self.folder / "run.mp"
+        program.write_text(CLOSURE)
+        done = harness.memprof("snapshot", "--no-shim", "-o", recording, "--", PYTHON, program)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        found = {row["category"]: row["bytes"] for row in harness.answer("peak", recording)["categories"]}
+        self.assertEqual(found["optimizer state"], 4 * (64 * 256 + 256 + 256 * 8 + 8), found)
+
+
 if __name__ == "__main__":
     harness.main()

@@ -43,21 +43,28 @@ static bool has_whole_stacks(const struct mp_model *model)
 }
 
 /* Parents come before children, so one pass over the nodes settles every stack. A stack that C++ called has the phase
- * of stacks without frames. */
+ * of stacks without frames. An optimizer of torch.optim may call a closure, as LBFGS and every training of Lightning
+ * do: the closure's code is outside of the optimizer again. */
 static void find_stacks(const struct mp_model *model, struct mp_phases *phases)
 {
     const struct mp_stack_facts *facts = mp_stack_facts(model);
     bool whole = phases->unknown != MP_PHASE_OUTSIDE && has_whole_stacks(model);
+    bool *in_torch_optim = mp_alloc_zeroed(model->stacks.count + 1, sizeof *in_torch_optim); /* the inner Python code */
     phases->of_stack = mp_alloc_zeroed(model->stacks.count + 1, 1);
     for (size_t i = 1; i < model->stacks.count; i++) {
         const struct mp_stack_node *node = &model->stacks.at[i];
         bool called = whole && !node->parent && !begins_thread(model, node);
-        unsigned outer = called ? phases->unknown : phases->of_stack[node->parent],
-                 phase = node->frame == MP_FRAME_CUT ? MP_PHASE_OUTSIDE : phase_of(facts->of_frame[node->frame]);
+        uint32_t shown = node->frame == MP_FRAME_CUT ? 0 : facts->of_frame[node->frame];
+        unsigned outer = called ? phases->unknown : phases->of_stack[node->parent], phase = phase_of(shown);
+        bool python = node->frame != MP_FRAME_CUT && model->frames.at[node->frame].raw.language == MP_PYTHON;
+        bool of_torch = !python || shown & MP_FACT_OF_TORCH;
+        in_torch_optim[i] = of_torch && (in_torch_optim[node->parent] || (python && shown & MP_FACT_OPTIMIZER));
+        if (!of_torch && in_torch_optim[node->parent] && !(shown & MP_FACT_STEPS)) outer = MP_PHASE_OUTSIDE;
         if (phase == MP_PHASE_FORWARD && mp_phase_is_backward(outer)) phase = MP_PHASE_RECOMPUTE;
         phases->of_stack[i] = (uint8_t)(phase == MP_PHASE_OUTSIDE ? outer : phase);
         phases->any |= phase;
     }
+    free(in_torch_optim);
 }
 
 enum mp_phase mp_phase_of_block(const struct mp_phases *phases, const struct mp_model *model, uint32_t block)
