@@ -13,6 +13,7 @@ import types
 from libmemprof_torch import holders_names as naming
 
 FILL = {"append", "appendleft", "add", "insert", "extend", "extendleft", "update", "setdefault", "put", "put_nowait"}
+LISTS_FILL = {"append", "insert", "extend"}
 DROP = {"pop", "popleft", "popitem", "clear"}
 ORDERS = {"<", "<=", ">", ">="}
 FILL_FIRST = {"heappush", "insort"}  # functions that fill their first argument
@@ -79,10 +80,10 @@ class Filled:
         return found.pop() if len(found) == 1 else None
 
     def bound_of(self, what, name, of, of_entries, sizes):
-        """The bound that code sets: it compares the container's len() and drops entries, or its keys are remainders. `sizes`:
-        numbers of its owner, by name. 0: the bound's value is not visible or no number of entries, or code elsewhere
-        drops entries of such an attribute. None: no such code, or it is unknown."""
-        found = set()
+        """The bound that code sets: it compares the container's len() and drops entries, or fills it only below the bound, or
+        its keys are remainders. `sizes`: numbers of its owner, by name. 0: the bound's value is not visible or no number of
+        entries, or code elsewhere drops entries of such an attribute. None: no such code, or it is unknown."""
+        found, below, always = set(), set(), False
         own = list(self.codes_for(what, of)) if not of_entries else []
         functions = [code for code, _ in self._codes if code.co_varnames[:1] != ("self",)] if what == ATTRIBUTE else []
         for place, code in enumerate(own + functions if own else ()):
@@ -91,6 +92,10 @@ class Filled:
                     return None
                 bounds = _bounds_in(code, name, NAMED_AT[what])
                 found.update(bounds if place < len(own) else {0} if bounds and not found else ())
+                fills = _filled_below(code, name, NAMED_AT[what])
+                always |= fills == set()
+                below.update(fills or ())
+        found = below if below and not always else found
         values = {self._value_of(bound, sizes) for bound in found}
         return None if not values else values.pop() if len(values) == 1 else 0
 
@@ -273,6 +278,65 @@ def _bounds_in(code, name, named_by):
             if last > 0 and stored is not None and stored.argval == name:
                 kept.add(last)
     return kept | (compared if drops else set()) or ({0} if trims else set())
+
+
+def _filled_below(code, name, named_by):
+    """The bounds below which alone the code fills the container: `if len(ring) < most: ring.append(x)`, or behind
+    `if len(ring) >= most: return`. Empty: it also fills it elsewhere. None: it fills it nowhere."""
+    some = [each for each in dis.get_instructions(code) if each.opname not in NOT_BETWEEN]
+
+    def is_container(each):
+        return each.opname.startswith(named_by) and each.argval == name
+
+    def is_stored(place):
+        container = _loaded_below(some[:place], 1)
+        return container is not None and container[0].startswith(named_by) and container[1] == name
+
+    filled = [place for place, each in enumerate(some) if each.argval in FILL and place and is_container(some[place - 1])]
+    if not {some[place].argval for place in filled} & LISTS_FILL:  # storing an entry makes no list longer
+        filled += [place for place, each in enumerate(some) if each.opname == "STORE_SUBSCR" and is_stored(place)]
+    otherwise = any(each.argval in FILL_FIRST or each.opname == "STORE_SLICE" or each.opname.startswith("STORE_") and
+                    is_container(each) and _is_in_place(some[:place]) for place, each in enumerate(some))
+    if not filled or otherwise:
+        return set() if lines_that_fill(code, name, named_by)[0] else None
+    compared = [place for place, each in enumerate(some[:-1])
+                if each.opname == "COMPARE_OP" and each.argval in ORDERS and some[place + 1].opcode in JUMPS]
+    ranges = [each for place in compared for each in _range_below(some, place, is_container, code)]
+    found = set()
+    for place in filled:
+        at = some[place].offset
+        bounds = {bound for bound, jump, first, end in ranges if first <= at < end and not any(
+            each.opcode in JUMPS and each.offset < some[jump].offset < each.argval <= at for each in some[:jump])}
+        if not bounds:
+            return set()
+        found |= bounds
+    return found
+
+
+def _range_below(some, place, is_container, code):
+    """[(bound, place of the jump, first offset, end)] of the code that runs only if the comparison at `place` says that
+    the container has fewer entries than the bound; []: no such code."""
+    at = next((at for at in range(place - 1, max(place - COMPARED_MOST, 0) - 1, -1) if some[at].argval == "len"), None)
+    loaded = None if at is None else next((each for each in range(at + 1, min(at + 4, place)) if is_container(some[each])), None)
+    if loaded is None:
+        return []
+    called = next((each for each in range(loaded + 1, place) if some[each].opname.startswith("CALL")), loaded)
+    is_right = called == place - 1  # most > len(ring)
+    bound = some[at - 1] if is_right and at else some[place - 1]
+    jump, target = some[place + 1], some[place + 1].argval
+    if _loads_number(bound) and bound.argval <= 0 or target <= jump.offset:
+        return []
+    value = _named_value(bound, code) or 0
+    if ((some[place].argval in ("<", "<=")) != is_right) == ("IF_FALSE" in jump.opname):
+        return [(value, place + 1, jump.offset + 1, target)]
+    last = next(each for each in reversed(some) if each.offset < target)
+    if last.opname.startswith(("RETURN_", "RAISE_")):
+        return [(value, place + 1, target, some[-1].offset + 1)]
+    if not last.opname.startswith("JUMP_") or last.opname.startswith("JUMP_IF"):
+        return []
+    end = last.argval if last.argval > target else max(  # an else, or the rest of a loop behind `continue`
+        each.offset for each in some if each.opcode in JUMPS and each.argval == last.argval)
+    return [(value, place + 1, target, end)]
 
 
 def _is_slice(each):

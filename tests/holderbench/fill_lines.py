@@ -113,11 +113,38 @@ BOUNDS = {
 }
 
 
-def bounds_of(body):
+# The same for bounds below which alone the code fills `ring`; None: it does not fill it.
+BELOW = {
+    "print(ring)": None,
+    "ring.append(x)": set(),
+    "if len(ring) < most: ring.append(x)\n    ring[self.at] = x\n    self.at = (self.at + 1) % most": {("local", "most")},
+    "if len(ring) < self.most: ring.append(x)\n    else: ring[self.at] = x": {("attribute", "most")},
+    "if len(ring) >= 64: ring[x] = x\n    else: ring.append(x)\n    print(x)": {64},
+    "if 64 > len(ring): ring.append(x)": {64},
+    "if most <= len(ring): return x\n    ring[x] = x": {("local", "most")},
+    "if len(ring) >= self.most: raise MemoryError\n    ring.append(x)": {("attribute", "most")},
+    "if x is not None and len(ring) < most: ring.append(x)": {("local", "most")},
+    "while len(ring) < 8: ring.append(x)": {8},
+    "for y in x:\n        if len(ring) >= most: continue\n        ring[y] = x": {("local", "most")},
+    "for y in x:\n        if len(ring) >= most: continue\n        ring[y] = x\n    ring[x] = x": set(),
+    "if len(ring) < most(): ring.append(x)": {0},
+    "if self.all or len(ring) < most: ring.append(x)": set(),
+    "if len(ring) < most: ring.append(x)\n    if x: ring.append(x)": set(),
+    "if len(ring) < most: print(x)\n    ring.append(x)": set(),
+    "if len(ring) >= most: print(x)\n    ring.append(x)": set(),
+    "if len(ring) > most: ring.append(x)": set(),
+    "if len(ring) < most: ring[x] = x\n    ring[self.at] = x": set(),
+    "if len(self.other) < most: ring.append(x)": set(),
+    "if len(ring) > 0: return\n    ring.append(x)": set(),
+    "if len(ring) < most: ring.append(x)\n    ring += [x]": set(),
+}
+
+
+def bounds_of(body, rule):
     code, = [each for each in codes_in(compile(f"def fill(ring, x, most, self):\n    {body}\n", "code", "exec"))
              if each.co_name == "fill"]
-    found = holders_filled._bounds_in(code, "ring", holders_filled.NAMED_AT[holders_filled.LOCAL])
-    return {each if type(each) is int else each[:2] for each in found}
+    found = rule(code, "ring", holders_filled.NAMED_AT[holders_filled.LOCAL])
+    return found and {each if type(each) is int else each[:2] for each in found}
 
 
 def codes_in(code):
@@ -176,8 +203,9 @@ def main():
         held(lines_found(*key, True) == of_entries[key], (key, lines_found(*key, True), of_entries[key]))
     for key in wanted.keys() - of_entries.keys():
         held(lines_found(*key, True) == set(), key)
-    for body, bounds in BOUNDS.items():
-        held(bounds_of(body) == bounds, (body, bounds_of(body), bounds))
+    for rule, cases in ((holders_filled._bounds_in, BOUNDS), (holders_filled._filled_below, BELOW)):
+        for body, bounds in cases.items():
+            held(bounds_of(body, rule) == bounds, (body, bounds_of(body, rule), bounds))
     long = compile("\n".join(["kept.append(1)"] * 10_000), "long", "exec")
     asked = []
     named_by = holders_filled.NAMED_AT[holders_filled.GLOBAL]

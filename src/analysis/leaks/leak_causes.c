@@ -143,6 +143,44 @@ static void leak_bound(const struct mp_model *model, const struct mp_steps *step
     finding->eta_oom_steps = UINT64_MAX;
 }
 
+/* The holder of most bytes of a site, if the program is known to hold them; else NULL. */
+static const struct mp_holder *known_holder(const struct mp_holders *holders, const struct mp_holders_site *site)
+{
+    const struct mp_holder *holder = site && site->count ? &holders->holders.at[site->first] : NULL;
+    bool known = holder && ((holder->certain && holder->kind < MP_HOLDER_NATIVE) || mp_holder_is_cycle(holder) ||
+                            mp_holder_is_native_graph(holder->path));
+    return known ? holder : NULL;
+}
+
+/* True if both paths begin in the same container. */
+static bool have_one_root(const struct mp_holder *one, const struct mp_holder *other)
+{
+    size_t length = one && other ? mp_holder_root(one->path) : 0;
+    return one && other && length == mp_holder_root(other->path) && !memcmp(one->path, other->path, length);
+}
+
+/* Makes a leak a finding of class bounded if most of its blocks lie in a container that bounds another finding. The
+ * rest has second names, such as a batch that was drawn from a replay buffer. */
+static void leak_share_bound(const struct mp_leak_findings *findings, const struct mp_holders *holders,
+                             struct mp_leak_finding *finding)
+{
+    uint64_t entries, most;
+    const struct mp_holder *holder = known_holder(holders, finding->held);
+    if (finding->regrown || !mp_leak_is_leak(finding) || !holder || holder->bytes * 2 < finding->held->bytes ||
+        !mp_holder_is_bounded(holder, &entries, &most))
+        return;
+    for (size_t i = 0; i < findings->count; i++) {
+        const struct mp_leak_finding *other = &findings->at[i];
+        if (other->class != MP_LEAK_BOUNDED || !have_one_root(holder, known_holder(holders, other->held))) continue;
+        finding->class = MP_LEAK_BOUNDED;
+        finding->entries = other->entries;
+        finding->most = most;
+        finding->to_come = (most - other->entries) * (finding->held->bytes / entries);
+        finding->eta_oom_steps = UINT64_MAX;
+        return;
+    }
+}
+
 /* True if a program's name leads to the blocks: not native code, no cycle that only the collector knows. */
 static bool is_from_root(const struct mp_holder *holder)
 {
@@ -197,7 +235,7 @@ static void leak_confide(struct mp_leak_finding *finding, const struct mp_holder
     if (finding->class == MP_LEAK_BOUNDED) { /* the bound was read: from the container, or from code */
         bool by_code = holder && mp_holder_bound_is_code(holder);
         finding->confidence = !finding->most ? MP_LEAK_POSSIBLE : by_code ? MP_LEAK_PROBABLE : MP_LEAK_CERTAIN;
-        finding->missing = finding->most ? by_code ? "the code that drops entries may not always run" : NULL
+        finding->missing = finding->most ? by_code ? "the code that keeps the bound may not always run" : NULL
                            : !holder || mp_holder_may_be_bounded(holder)
                                ? "its code drops entries beyond a number that is not known"
                                : "it grows more and more slowly, as if its keys came again";
@@ -216,23 +254,11 @@ static void leak_confide(struct mp_leak_finding *finding, const struct mp_holder
     finding->confidence = otherwise ? MP_LEAK_POSSIBLE : finding->missing ? MP_LEAK_PROBABLE : MP_LEAK_CERTAIN;
 }
 
-/* The holder of most bytes of a site, if the program is known to hold them; else NULL. */
-static const struct mp_holder *known_holder(const struct mp_holders *holders, const struct mp_holders_site *site)
-{
-    const struct mp_holder *holder = site && site->count ? &holders->holders.at[site->first] : NULL;
-    bool known = holder && ((holder->certain && holder->kind < MP_HOLDER_NATIVE) || mp_holder_is_cycle(holder) ||
-                            mp_holder_is_native_graph(holder->path));
-    return known ? holder : NULL;
-}
-
 static bool share_cause(const struct mp_holders *holders, const struct mp_leak_finding *a,
                         const struct mp_leak_finding *b)
 {
-    const struct mp_holder *one = known_holder(holders, a->held), *other = known_holder(holders, b->held);
     bool alike = mp_leak_is_leak(a) ? mp_leak_is_leak(b) : a->class == b->class;
-    if (!one || !other || !alike) return false;
-    size_t length = mp_holder_root(one->path);
-    return length == mp_holder_root(other->path) && !memcmp(one->path, other->path, length);
+    return alike && have_one_root(known_holder(holders, a->held), known_holder(holders, b->held));
 }
 
 MP_ORDER(by_cause, struct mp_leak_finding, MP_RISING(cause) ?: mp_leak_by_rate(a, b))
@@ -255,7 +281,10 @@ uint32_t mp_leak_causes_find(const struct mp_model *model, const struct mp_steps
         if (at[i].class == MP_LEAK_CYCLE && holder && !mp_holder_is_cycle(holder)) at[i].class = MP_LEAK_RETENTION;
         leak_bound(model, steps, holders, stacks, &at[i]);
         leak_keep(holders, stacks, &at[i]);
-        leak_confide(&at[i], holder, steps->guessed);
+    }
+    for (size_t i = 0; i < count; i++) {
+        leak_share_bound(findings, holders, &at[i]);
+        leak_confide(&at[i], known_holder(holders, at[i].held), steps->guessed);
     }
     qsort(at, count, sizeof *at, mp_leak_by_rate);
     for (size_t i = 0, causes = 0; i < count; i++) {

@@ -188,6 +188,56 @@ def leak_counted():
         counted.keep(f"session {step}", value)
 
 
+class Replay:
+    """As in PyTorch's tutorial: fills its list up to the capacity, then goes round."""
+
+    def __init__(self, capacity):
+        self.capacity, self.memory, self.at = capacity, [], 0
+
+    def push(self, *values):
+        if len(self.memory) < self.capacity:
+            self.memory.append(None)
+        self.memory[self.at] = values
+        self.at = (self.at + 1) % self.capacity
+
+
+def bounded_replay():
+    """Sampled batches give some of the blocks a second name."""
+    replay, old = Replay(100), torch.rand(2000)
+    for step, value in steps():
+        old = torch.rand(2000) if step % 4 == 3 else old
+        replay.push(old, value)
+        batch = list(zip(*replay.memory[-3:]))
+    return batch
+
+
+def bounded_reservoir():
+    kept, seen = [], 0
+    for step, value in steps():
+        seen += 1
+        if len(kept) < MOST:
+            kept.append(value)
+        elif step % seen < MOST:
+            kept[step % seen] = value
+
+
+def bounded_admitting():
+    cache = {}
+    for step, value in steps():
+        if len(cache) >= MOST:
+            continue
+        cache[step] = value
+
+
+def leak_refilled():
+    ring = []
+    for step, value in steps():
+        if len(ring) < MOST:
+            ring.append(value)
+        if step % 2:
+            ring.append(value + 1)
+
+
 def leak_uncalled():
     series = Series()
     for _, value in steps():
