@@ -32,7 +32,7 @@ static const struct mp_leak_limit limits[] = {
     LIMIT(TWINS_APART, "steps", "from one repetition to the next", "else a start-up is a repetition"),
     LIMIT(TWINS_DIFFER, "", "part of the bytes by which twins may differ", "PyTorch rounds blocks up by 1 MiB at most"),
     LIMIT(EACH_STEP, "part", "of the steps must leave blocks for the word certain",
-          "docs/manual/leaks.md, calibration"),
+          "tests/leakbench/calibrate.py: all findings said to be certain were right"),
     LIMIT(SEEN_PART, "", "of so many blocks, one must have been seen by the look", "looks come at doubling steps"),
     LIMIT(KEPT_STEPS, "steps", "to a full device are far: what grows so slowly is small",
           "longer than nearly all runs"),
