@@ -379,6 +379,28 @@ class OutOfMemory(bed.TestCase):
         self.assertEqual((leaks["steps"]["source"], leaks["verdict"]), ("inferred", "unknown"))
         self.assertIn("no module ran yet", leaks["reason"])
 
+    def test_checkpoints_for_a_forward_that_does_not_fit(self):
+        """No backward was recorded. The changed program ends, and its forward alone needs what the row says."""
+        text = ("import sys, torch\nfrom torch import nn\nfrom torch.utils.checkpoint import checkpoint\n"
+                "class Block(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+                "        self.up, self.down = nn.Linear(256, 1024), nn.Linear(1024, 256)\n"
+                "    def forward(self, x):\n        return x + self.down(torch.relu(self.up(x)).square())\n"
+                "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+                "        self.blocks = nn.ModuleList(Block() for _ in range(12))\n"
+                "    def forward(self, x):\n        for block in self.blocks:\n"
+                "            x = checkpoint(block, x, use_reentrant=False) if MADE else block(x)\n        return x\n"
+                "net = Net().cuda()\nloss = net(torch.rand(16384, 256).cuda()).mean()\n"
+                "print('forward', torch.cuda.max_memory_allocated())\nloss.backward()\n")
+        run = self.execute(f"MADE = False\n{text}", how="plan", options=["--device", "2GiB"], status=1)
+        self.assertIn("OUT OF MEMORY", run.said)
+        found = harness.answer("advise", run.path)
+        row, = (row for row in found["changes"] if row["pattern"] == "checkpoint")
+        self.assertEqual(row["module"], "blocks.*")
+        self.assertIn("backward and the optimizer need more", harness.memprof("advise", run.path).stdout)
+        changed = self.execute(f"MADE = True\n{text}", how="plan", options=["--device", "2GiB"])
+        forward = int(changed.output.split("forward ")[1].split()[0])
+        self.assertLess(abs(row["peak_bytes"] - forward), 0.1 * forward)
+
 
 if __name__ == "__main__":
     bed.main()

@@ -422,7 +422,7 @@ static void add_checkpoints(struct adviser *a)
     }
     drop_outdone(a->advise);
     mp_vec_each (struct mp_change, change, &a->advise->changes) {
-        if (change->pattern != MP_CHANGE_CHECKPOINTING) continue;
+        if (change->pattern != MP_CHANGE_CHECKPOINTING || change->before_backward) continue;
         change->reentrant_peak = peak_of(a, change, MP_CHECKPOINT_REENTRANT);
         if (mp_checkpoints_offload(a->checkpoints))
             change->offloaded_peak = peak_of(a, change, MP_CHECKPOINT_OFFLOADED);

@@ -73,7 +73,8 @@ struct mp_change {
     char *variable;             /* the variable with its function; for a leak, its like or a graph the holder. NULL */
     const char *advice;         /* for a leak and its like: how to stop it */
     bool flows;                 /* for idle gradients: other gradients flow through the module */
-    bool before_backward;       /* for an idle variable: backward does not need its block; for a leak: none follows */
+    bool before_backward;       /* for an idle variable: backward does not need its block; for a leak: none follows; for
+                                 * a checkpoint: memory ran out before backward, so its peak is that of forward */
     size_t modules, modules_of; /* number of changed modules of the path (the first ones); number of all its modules */
     size_t blocks;              /* number of blocks that would be freed sooner */
     uint64_t bytes;             /* the most bytes of these blocks at one time */

@@ -58,6 +58,7 @@ struct call {
     size_t remade;       /* number of acts that run again, from the first on */
     const struct mp_node_run *run; /* the first node of its backward; NULL without a log */
     uint32_t stopped;              /* event at which forward had made what runs again; MP_NONE: the whole call */
+    bool cut;                      /* memory ran out between the call and its backward */
 };
 struct kind {
     uint32_t pattern;
@@ -87,6 +88,7 @@ struct mp_checkpoints {
     unsigned char *parameters; /* by block */
     unsigned char *marks;      /* by block, all 0: for find_stop() */
     bool stops_early;          /* PyTorch 2.1 and newer, with a log */
+    uint32_t oom;              /* the last lack of memory on the track; MP_NONE: none */
     MP_VEC(struct kind) kinds;
 };
 
@@ -333,6 +335,7 @@ static void add_calls(const struct mp_checkpoints *c, struct kind *kind, uint32_
                             .stopped = MP_NONE};
         uint32_t turn = mp_phase_turn_of(&c->phases, call.begin);
         call.turn = turn == MP_NONE ? MP_NONE : c->phases.turns.at[turn].backward;
+        call.cut = call.turn == MP_NONE && c->oom != MP_NONE && call.end <= c->oom;
         mp_vec_add(&kind->calls, call);
     }
 }
@@ -805,6 +808,31 @@ static void keep_input(const struct maker *m, const struct call *call)
     }
 }
 
+/* True if code behind the call uses an act's block. Without a log, true for the last block of the call. */
+static bool is_result(const struct maker *m, const struct call *call, size_t act)
+{
+    uint32_t block = m->c->acts.at[act].block;
+    size_t count;
+    const struct mp_model_use *uses = mp_model_uses_of(m->c->model, block, &count);
+    for (size_t i = 0; i < count; i++)
+        if (mp_model_events_before(m->c->model, uses[i].time_ns, true) > call->end) return true;
+    for (size_t i = act + 1; !count && i < call->first + call->count; i++)
+        if (freed(m->c, i) > call->end) return false;
+    return !count;
+}
+
+/* The blocks of a call that still live when memory runs out were saved for its backward, but for its result. */
+static void let_go(const struct maker *m, const struct call *call)
+{
+    for (size_t i = call->first; i < call->first + call->count; i++) {
+        if (freed(m->c, i) < m->c->oom || is_result(m, call, i)) continue;
+        end_block(m, m->c->acts.at[i].block, call->end);
+        m->change->bytes += m->c->model->blocks.bytes[m->c->acts.at[i].block];
+        m->change->blocks++;
+    }
+    m->change->before_backward = true;
+}
+
 static void keep_rng(const struct maker *m, const struct call *call)
 {
     const struct mp_edit_extra state = {.bytes = RNG_BYTES, .made = call->begin, .freed = call->over};
@@ -931,6 +959,7 @@ void mp_checkpoints_change(struct mp_checkpoints *checkpoints, size_t number, si
                                  .modules_of = kind->modules};
     if (form == MP_CHECKPOINT_OFFLOADED) offload(&m);
     mp_vec_each (const struct call, call, &kind->calls) {
+        if (call->cut && call->module < modules) let_go(&m, call);
         if (!call->over || call->module >= modules || form == MP_CHECKPOINT_OFFLOADED) continue;
         make_again(&m, call);
         keep_input(&m, call);
@@ -961,6 +990,14 @@ size_t mp_checkpoints_modules(const struct mp_checkpoints *checkpoints, size_t k
     return checkpoints->kinds.at[kind].modules;
 }
 
+static uint32_t last_oom(const struct mp_model *model, uint16_t track)
+{
+    for (size_t i = model->noted.count; i--;)
+        if (model->events.type[model->noted.at[i]] == MP_EVENT_OOM && model->events.track[model->noted.at[i]] == track)
+            return model->noted.at[i];
+    return MP_NONE;
+}
+
 struct mp_checkpoints *mp_checkpoints_find(const struct mp_model *model, const struct mp_torch_history *history)
 {
     if (!model->blocks.module || !history->steps.count) return NULL;
@@ -969,6 +1006,7 @@ struct mp_checkpoints *mp_checkpoints_find(const struct mp_model *model, const s
                                  .history = history,
                                  .facts = mp_stack_facts(model),
                                  .root = mp_module_root(model),
+                                 .oom = last_oom(model, history->track),
                                  .keeps_rng = !strncmp(mp_track_device(model, history->track), "cpu", 3)};
     struct mp_plan plan;
     mp_plan_find(model, &plan);

@@ -268,6 +268,8 @@ static void put_checkpoint(const struct mp_model *model, const struct mp_change 
                          change->share * 100, change->by_bytes ? ", by the bytes that operators use" : "");
     if (change->share >= 0 && change->flops_share >= 0)
         mp_buffer_printf(&words->cost, " (%.0f %% of its FLOPs)", change->flops_share * 100);
+    if (change->before_backward && change->run != MP_RUN_ENDS)
+        mp_buffer_append_text(&words->cost, "; memory ran out in forward, so backward and the optimizer need more");
     if (change->offloaded_peak)
         mp_buffer_printf(&words->cost, "; offloaded instead, by torch.autograd.graph.save_on_cpu() around it, the peak is %s",
                          mp_bytes(change->offloaded_peak));
@@ -625,7 +627,14 @@ static void put_fit(struct mp_text *text, const struct mp_advise *advise)
            : fit->changes.count ? "it does not fit, not even with "
                                 : "it does not fit");
     put_numbers(text, fit);
-    if (fit->fits)
+    bool only_forward = false; /* was recorded */
+    for (size_t i = 0; i < fit->changes.count; i++) {
+        const struct mp_change *change = &advise->changes.at[fit->changes.at[i]];
+        only_forward |= change->pattern == MP_CHANGE_CHECKPOINTING && change->before_backward;
+    }
+    if (fit->fits && only_forward)
+        mp_say(text, " forward fits; backward and the optimizer were not recorded\n");
+    else if (fit->fits)
         mp_say(text, " it fits, with %s to spare\n", mp_bytes(need < fit->capacity ? fit->capacity - need : 0));
     else
         mp_say(text, "; memprof size finds the batch that does\n");
