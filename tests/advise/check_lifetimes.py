@@ -164,6 +164,19 @@ main()
 """
 
 
+SERVER = """
+import sys, torch
+def serve(kept):
+    model = torch.nn.Sequential(*[torch.nn.Linear(512, 512) for _ in range(2)])
+    loaded = {"state": [{"mean": torch.rand(512, 512)} for _ in range(kept)]}
+    with torch.no_grad():
+        for _ in range(60):
+            model(torch.rand(16, 512))
+    return len(loaded["state"])
+serve(int(sys.argv[1]))
+"""
+
+
 @harness.unittest.skipUnless(bench.PYTHON, "no Python here has torch")
 class Lifetimes(harness.TestCase):
     def check(self, name, habits, changes, within=bench.WITHIN, log=False):
@@ -280,6 +293,17 @@ class Lifetimes(harness.TestCase):
         harness.record_whole(path, (bench.PYTHON, program))
         changes = harness.answer("advise", path, *KINDS)["changes"]
         self.assertNotIn("held_variables", [change["pattern"] for change in changes])
+
+    def test_the_name_that_holds_most(self):
+        """No change is known, but a name of the program holds much, which is no parameter."""
+        program, path = self.folder / "program.py", self.folder / "run.mp"
+        program.write_text(SERVER)
+        for kept, holder in ((8, {"path": "serve().loaded['state'][*]", "bytes": 8 << 20}), (0, {"path": None, "bytes": None})):
+            harness.record_whole(path, (bench.PYTHON, program, kept), "--force", "--holders")
+            found = harness.answer("advise", path)
+            self.assertEqual((found["most_held"], found["changes"]), (holder, []))
+            said = "8.00 MiB of the peak is held by serve().loaded['state'][*]" in harness.memprof("advise", path).stdout
+            self.assertEqual(said, kept > 0)
 
     def test_features_that_an_evaluation_keeps_are_no_graph(self):
         program, path = self.folder / "program.py", self.folder / "run.mp"

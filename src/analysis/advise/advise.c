@@ -22,6 +22,8 @@
 
 #define UNHELD_PART 10 /* if less of the peak has no holder, that it has none is no reason to look again */
 
+#define MOST_PART 4 /* a name that holds less of the peak is not shown */
+
 struct adviser {
     const struct mp_model *model;
     const struct mp_advise_query *query;
@@ -636,6 +638,19 @@ static void draw_curves(struct adviser *a)
     }
 }
 
+/* No rule knows whether the program still needs what its names hold, so that is no change. */
+static void find_most(struct adviser *a)
+{
+    struct mp_advise *advise = a->advise;
+    advise->most = mp_held_most_find(a->model, advise->track);
+    bool worth = advise->most.bytes >= advise->peak / MOST_PART;
+    mp_vec_each (const struct mp_change, change, &advise->changes)
+        worth &= change->saved < advise->most.bytes / 5 * 4;
+    if (worth) return;
+    free(advise->most.path);
+    advise->most = (struct mp_held_most){0};
+}
+
 static void begin(struct adviser *a)
 {
     struct mp_advise *advise = a->advise;
@@ -688,6 +703,7 @@ enum mp_status mp_advise_find(const struct mp_model *model, const struct mp_advi
     sort_changes(advise);
     if (!advise->changes.count) advise->unheld = mp_held_unknown(model, query->track);
     if (advise->unheld * UNHELD_PART < advise->peak) advise->unheld = 0;
+    find_most(&a);
     draw_curves(&a);
     mp_checkpoints_free(a.checkpoints);
     mp_torch_history_free(&a.history);
@@ -730,5 +746,6 @@ void mp_advise_free(struct mp_advise *advise)
         free_change(&advise->changes.at[i]);
     mp_vec_free(&advise->changes);
     mp_vec_free(&advise->fit.changes);
+    free(advise->most.path);
     mp_tuning_free(&advise->tuning);
 }

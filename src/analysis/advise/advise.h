@@ -5,6 +5,7 @@
 #pragma once
 
 #include "analysis/advise/changes.h"
+#include "analysis/advise/held.h"
 #include "analysis/advise/tune.h"
 
 struct mp_advise_query {
@@ -33,9 +34,10 @@ struct mp_advise {
     struct mp_tuning tuning;          /* for a caching allocator */
     MP_VEC(struct mp_change) changes; /* by saved bytes, most first */
     struct mp_advise_fit fit;
-    bool tried;           /* changes were made in runs of the program */
-    uint64_t unheld;      /* mp_held_unknown(), if there are no changes */
-    size_t saved_nothing; /* changes that saved nothing in a run, and are left out */
+    bool tried;               /* changes were made in runs of the program */
+    uint64_t unheld;          /* mp_held_unknown(), if there are no changes */
+    struct mp_held_most most; /* if it holds a part of the peak worth a look, and no change saves as much */
+    size_t saved_nothing;     /* changes that saved nothing in a run, and are left out */
 };
 
 /* The kinds that take a reader a few seconds at most: a search for settings replays a recording dozens of times. */

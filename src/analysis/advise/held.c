@@ -6,6 +6,7 @@
 #include "analysis/categories/phases.h"
 #include "analysis/holders/causes.h"
 #include "analysis/sites/peak.h"
+#include "base/intern.h"
 #include "base/memory.h"
 
 #define MOST 16 /* causes with most bytes */
@@ -195,6 +196,49 @@ uint64_t mp_held_unknown(const struct mp_model *model, uint16_t track)
     }
     mp_holders_free(&holders);
     return unknown;
+}
+
+/* True if the path begins at a name of the program. */
+static bool is_from_name(const struct mp_holder *holder)
+{
+    return holder->certain && holder->kind < MP_HOLDER_NATIVE && !mp_holder_is_cycle(holder) && *holder->path != '<';
+}
+
+struct mp_held_most mp_held_most_find(const struct mp_model *model, uint16_t track)
+{
+    const struct mp_window window = mp_window_all(model);
+    struct finder f = {.model = model, .track = track};
+    struct mp_peak peak = {0};
+    struct mp_holders holders = {0};
+    struct mp_intern roots = {0};
+    struct mp_held_most most = {0};
+    MP_VEC(uint64_t) sums = {0}; /* by root */
+    unsigned char *labelled = mp_alloc_zeroed(model->blocks.count + 1, 1);
+    mp_vec_each (const struct mp_model_label, label, &model->labels)
+        labelled[label->block] = label->role != MP_ROLE_NONE;
+    mp_peak_locate(model, track, &window, false, &peak);
+    mp_holders_find_at(model, track, peak.moment, &holders);
+    for (uint32_t block = 0; block < model->blocks.count; block++) {
+        if (model->blocks.track[block] != track || model->blocks.bytes[block] == MP_BYTES_UNKNOWN || labelled[block] ||
+            !lives_at(&f, block, peak.moment))
+            continue;
+        const struct mp_holders_site *site = mp_holders_of(&holders, track, model->blocks.stack[block]);
+        const struct mp_holder *holder = site && site->count ? &holders.holders.at[site->first] : NULL;
+        if (!holder || !is_from_name(holder)) continue;
+        uint32_t root = mp_intern_add(&roots, holder->path, mp_holder_root(holder->path));
+        while (sums.count <= root)
+            mp_vec_add(&sums, 0);
+        sums.at[root] += model->blocks.bytes[block];
+        if (sums.at[root] <= most.bytes) continue;
+        most.bytes = sums.at[root];
+        free(most.path);
+        most.path = mp_text_copy(mp_intern_get(&roots, root, NULL));
+    }
+    free(labelled);
+    mp_vec_free(&sums);
+    mp_intern_free(&roots);
+    mp_holders_free(&holders);
+    return most;
 }
 
 void mp_held_propose(const struct mp_model *model, uint16_t track, struct mp_changes *changes)

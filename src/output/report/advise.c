@@ -575,6 +575,10 @@ void mp_advise_json(struct mp_json *json, const char *key, const struct mp_model
     mp_json_known(json, "replays", reserved ? advise->tuning.replays : MP_BYTES_UNKNOWN);
     mp_json_number(json, "change_count", advise->changes.count);
     mp_json_number(json, "unheld_bytes", advise->unheld);
+    mp_json_object(json, "most_held");
+    mp_json_text(json, "path", advise->most.path);
+    mp_json_known(json, "bytes", advise->most.path ? advise->most.bytes : MP_BYTES_UNKNOWN);
+    mp_json_end_object(json);
     mp_rows_json(json, "changes", &rows);
     mp_object_json(json, "fit",
                    &MP_ROWS(fit_members, &advise->fit, advise->fit.capacity > 0, .unknown = reserved ? 0 : RESERVED));
@@ -603,6 +607,13 @@ static void put_answer(struct mp_text *text, const struct mp_model *model, const
                "peak",
                mp_bytes(advise->unheld));
     mp_say(text, advise->changes.count ? "\n\n" : "\n");
+}
+
+static void put_most(struct mp_text *text, const struct mp_advise *advise)
+{
+    if (advise->most.path)
+        mp_say(text, "%s`%s` of the peak is held by `%s`: is all of it still needed, or is a smaller form enough?\n",
+               advise->changes.count ? "\n" : "", mp_bytes(advise->most.bytes), advise->most.path);
 }
 
 /* "1", "1 and 3", "1, 2 and 3" */
@@ -694,6 +705,7 @@ void mp_advise_text(struct mp_text *text, const struct mp_model *model, const st
     if (advise->saved_nothing)
         mp_say(text, "\n%s saved nothing when tried, and %s left out\n", mp_counted(advise->saved_nothing, "change"),
                advise->saved_nothing == 1 ? "is" : "are");
+    put_most(text, advise);
     put_fit(text, advise);
     put_evidence(text, advise);
     mp_coverage_end(text, model);
