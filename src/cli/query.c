@@ -131,9 +131,7 @@ enum mp_status mp_query_filter(const struct mp_query *query, const struct mp_mod
 }
 
 /* In a plan each operator is called by memprof's hook in Python; its frames would stand where the module's do. */
-static const char hook_of_plan[] =
-    "/torch/_ops\\.py$|^(slot_tp_call|cfunction_call|cfunction_vectorcall.*|method_vectorcall.*|"
-    "_?Py(Object|Eval|Vectorcall|Number|CFunction|Function)_[A-Za-z_]*|_PyFunction_Vectorcall)$";
+static const char hook_of_plan[] = "/torch/_ops\\.py$";
 
 enum mp_status mp_query_skip(const struct mp_invocation *invocation, struct mp_model *model, struct mp_error *error)
 {

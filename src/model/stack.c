@@ -137,6 +137,14 @@ const struct mp_stack_line *mp_stack_headline(const struct mp_stack_lines *lines
     return python ? python : backward ? backward : native ? native : any;
 }
 
+const char *mp_stack_interpreter(const struct mp_stack_lines *lines)
+{
+    for (size_t i = 0; i + 1 < lines->count; i++)
+        if (lines->at[i].language == MP_PYTHON && lines->at[i + 1].language == MP_NATIVE && lines->at[i + 1].module)
+            return lines->at[i + 1].module;
+    return NULL;
+}
+
 const char *mp_stack_library(const struct mp_stack_lines *lines)
 {
     for (size_t i = 0; i < lines->count; i++)

@@ -39,6 +39,8 @@ void mp_stack_resolve_frame(const struct mp_model *model, uint32_t frame, struct
 const struct mp_stack_line *mp_stack_headline(const struct mp_stack_lines *lines);
 /* True if Python code in this file is the user's own. */
 bool mp_stack_is_user_file(const char *file);
+/* The shared object of the Python interpreter: the one whose line calls a Python line; NULL: no Python line has any. */
+const char *mp_stack_interpreter(const struct mp_stack_lines *lines);
 /* The shared object of the innermost native line that is not an allocator's; NULL if unknown. */
 const char *mp_stack_library(const struct mp_stack_lines *lines);
 /* True if reports leave a native line out, or if the line only serves to allocate: c10, libc, the recorder and its API,

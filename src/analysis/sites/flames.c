@@ -62,14 +62,11 @@ static bool is_of_log(const struct mp_stack_line *line)
 }
 
 /* Drops the interpreter's own frames, and those of a log. For one line of Python they change once Python has
- * specialised its instructions. The interpreter's shared object is the one whose frame calls a Python frame. */
+ * specialised its instructions. */
 static void drop_interpreter(struct mp_stack_lines *lines)
 {
-    const char *interpreter = NULL;
+    const char *interpreter = mp_stack_interpreter(lines);
     size_t kept = 0;
-    for (size_t i = 0; i + 1 < lines->count && !interpreter; i++)
-        if (lines->at[i].language == MP_PYTHON && lines->at[i + 1].language == MP_NATIVE)
-            interpreter = lines->at[i + 1].module;
     for (size_t i = 0; i < lines->count; i++) {
         const char *module = lines->at[i].language == MP_NATIVE ? lines->at[i].module : NULL;
         bool own = module && ((interpreter && !strcmp(module, interpreter)) || is_of_log(&lines->at[i]));

@@ -133,20 +133,25 @@ static bool is_specific(const struct mp_stack_line *line)
     return line->function && line->file && mp_torch_file(line->file) != MP_TORCH_FILE_CALLS;
 }
 
-/* The outermost call that only this stack has: a meaningful one, else one with a name. */
+/* The outermost call that only this stack has: a meaningful one, else one with a name, else the interpreter's. */
 static const struct mp_stack_line *own_line(const struct mp_stack_lines *lines, const struct mp_stack_lines *others)
 {
-    const struct mp_stack_line *named = NULL;
+    const struct mp_stack_line *named = NULL, *own = NULL;
+    const char *interpreter = mp_stack_interpreter(lines);
     size_t left = lines->count, other = others->count;
     while (left && other && same_line(&lines->at[left - 1], &others->at[other - 1]))
         left--, other--;
     while (left--) {
         const struct mp_stack_line *line = &lines->at[left];
         if (line->language == MP_BACKWARD) continue; /* a border between passes, not a call */
+        if (line->language == MP_NATIVE && interpreter && same_text(line->module, interpreter)) {
+            if (!own && line->function) own = line;
+            continue;
+        }
         if (line->language == MP_PYTHON ? is_specific(line) : line_is_meaningful(line)) return line;
         if (!named && line->function) named = line;
     }
-    return named;
+    return named ? named : own;
 }
 
 void mp_difference_text(struct mp_buffer *out, const struct mp_model *model, uint32_t stack, uint32_t twin)

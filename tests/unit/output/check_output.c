@@ -239,6 +239,42 @@ START_TEST(stacks_alike_differ_in_a_call_of_their_own)
     world_free(&world);
 }
 
+/* Makes the frame of a stack's `depth`-th node, counted from the inside, a native one of the model's only module. */
+static void make_native(const struct world *world, struct mp_model *model, uint32_t stack, unsigned depth)
+{
+    uint32_t node = world->stacks.at[stack].node;
+    while (depth--)
+        node = world->nodes.at[node].parent;
+    struct mp_frame *raw = &model->frames.at[world->nodes.at[node].frame].raw;
+    raw->language = MP_NATIVE;
+    raw->module = (uint32_t)model->modules.count - 1;
+}
+
+/* One line calls a module and an operator: the interpreter has another way to each, which says nothing. */
+START_TEST(ways_of_the_interpreter_distinguish_nothing)
+{
+    struct world world;
+    world_start(&world, 1, 1);
+    uint32_t one = world_path(&world, "t.py:main:1 c:eval:1 t.py:f:2 c:slot_tp_call:3 a:linear:4", W_TORCH);
+    uint32_t other = world_path(&world, "t.py:main:1 c:eval:1 t.py:f:2 c:cfunction_call:5 a:gelu:6", W_TORCH);
+    uint32_t bare = world_path(&world, "t.py:main:1 c:eval:1 t.py:f:2 c:vectorcall:7", W_TORCH);
+    world_alloc(&world, one, 1);
+    struct mp_model *model = world_build(&world);
+    const struct mp_module modules[] = {{0}, {.path = 1}};
+    for (size_t i = model->modules.count; i < 2; i++)
+        mp_vec_add(&model->modules, modules[i]);
+    for (unsigned depth = 1; depth <= 3; depth += 2) {
+        make_native(&world, model, one, depth);
+        make_native(&world, model, other, depth);
+        make_native(&world, model, bare, depth - 1);
+    }
+    expect_difference(&world, model, one, other, "a:4 linear");
+    expect_difference(&world, model, other, one, "a:6 gelu");
+    expect_difference(&world, model, bare, one, "vectorcall");
+    mp_model_free(model);
+    world_free(&world);
+}
+
 static void expect_rows(const struct mp_model *model, const struct mp_sites *sites, unsigned by,
                         const char *const *want)
 {
@@ -419,7 +455,8 @@ START_TEST(a_change_is_shown_by_what_it_is_ranked_by)
 
 MP_SUITE("output", a_change_is_shown_by_what_it_is_ranked_by, functions_are_named_without_their_types,
          cells_of_notebooks_are_named, stacks_alike_differ_in_a_call_of_their_own,
-         rows_that_no_name_tells_apart_are_counted, rows_of_two_tracks_name_them_unless_the_table_does,
-         as_many_as_there_are_are_counted_in_english, csv_is_quoted_and_runs_nothing, sentences_clean_what_they_quote,
-         json_is_nested_and_exact, json_strings_are_always_utf8, json_names_each_character, tables_align_by_characters,
+         ways_of_the_interpreter_distinguish_nothing, rows_that_no_name_tells_apart_are_counted,
+         rows_of_two_tracks_name_them_unless_the_table_does, as_many_as_there_are_are_counted_in_english,
+         csv_is_quoted_and_runs_nothing, sentences_clean_what_they_quote, json_is_nested_and_exact,
+         json_strings_are_always_utf8, json_names_each_character, tables_align_by_characters,
          styles_only_where_asked_for, names_cannot_command_a_terminal)
