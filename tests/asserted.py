@@ -4,6 +4,7 @@ exit status says so. Tests that are plain scripts assert with held(), and end as
 import functools
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import unittest
@@ -87,6 +88,20 @@ def needs(*parts):
     """Decorates a test, or a class of tests, that needs these parts; none named: all."""
     missing = [part for part in left_out() if part in parts or not parts]
     return unittest.skipIf(missing, f"built without {', '.join(missing)}")
+
+
+@functools.cache
+def commands_of_parts():
+    """The part of each command that is one's, as the Makefile.inc of the parts list them."""
+    lists = "".join(path.read_text() for path in HERE.parent.glob("src/*/Makefile.inc"))
+    rows = " ".join(re.findall(r"^PART_COMMANDS \+= (.*)$", lists, re.MULTILINE)).split()
+    return {row.split(":")[1]: row.split(":")[0] for row in rows}
+
+
+def skip_without_command(command=None):
+    """Skips the test that runs this command if configure left its part out."""
+    if commands_of_parts().get(command) in left_out():
+        raise unittest.SkipTest(f"built without {command}")
 
 
 held_so_far = 0

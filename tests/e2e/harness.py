@@ -90,6 +90,7 @@ def interpreters():
 def memprof(*arguments, **options):
     """Runs memprof to its end. The output is text unless `text` is False."""
     options = {"timeout": TIMEOUT, "stdin": subprocess.DEVNULL, "text": True, **options}
+    asserted.skip_without_command(*arguments[:1])
     return subprocess.run([MEMPROF, *map(str, arguments)], capture_output=True, **options)
 
 

@@ -422,6 +422,15 @@ static unsigned check_every_command_is_here(void)
     return missing;
 }
 
+/* The command of a row that configure left out; NULL: none. */
+static const char *command_left_out(void)
+{
+    for (const struct mp_command_left_out *one = mp_commands_left_out; one->name; one++)
+        for (size_t row = 0, length = strlen(one->name); row < ROWS; row++)
+            if (!strncmp(rows[row].line, one->name, length) && rows[row].line[length] == ' ') return one->name;
+    return NULL;
+}
+
 static void remove_folder(void)
 {
     static const char *const names[] = {FILE_NAME, OTHER_NAME, "out", "out.json", "out.pickle"};
@@ -436,6 +445,10 @@ int main(int argc, char **argv)
     char *paths[16];
     int count = argc > 1 ? argc - 1 : 1;
     if (count > 16) return 2;
+    if (command_left_out()) {
+        fprintf(stderr, "built without %s\n", command_left_out());
+        return 77;
+    }
     for (int i = 0; i < count; i++)
         paths[i] = argc > 1 ? realpath(argv[i + 1], NULL) : NULL;
     place = mmap(NULL, sizeof *place, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -20,9 +20,9 @@ import asserted
 BUILD = pathlib.Path(os.environ.get("MEMPROF_BUILD", os.getcwd())).resolve()
 HERE = pathlib.Path(__file__).resolve().parent
 ROUNDS = "1000" if asserted.LONG else "20"
-NAMES = sorted(path.stem[len("fuzz_"):] for path in HERE.glob("fuzz_*.c"))
-if not (BUILD / "tests/fuzz/replay_attach").exists() and not (BUILD / "tests/fuzz/fuzz_attach").exists():
-    NAMES.remove("attach")  # attach was not built
+PARTS = {"attach": "attach", "export": "export", "merge": "export"}  # by fuzzer
+NAMES = sorted({path.stem[len("fuzz_"):] for path in HERE.glob("fuzz_*.c")} -
+               {name for name, part in PARTS.items() if part in asserted.left_out()})
 
 
 def make_seeds(folder):

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "exchange/load/load.h"
-#include "exchange/pytorch/pytorch_export.h"
+#include "export/pytorch.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

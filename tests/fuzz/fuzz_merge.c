@@ -9,8 +9,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "exchange/chrome/chrome_merge.h"
 #include "exchange/common/input.h"
+#include "export/chrome_merge.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -16,9 +16,6 @@ import asserted
 
 BUILD = pathlib.Path(os.getcwd())
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
-PARTS = re.findall(r"^PART_COMMANDS \+= (.*)$", "".join(path.read_text() for path in SOURCE.glob("src/*/Makefile.inc")),
-                   re.MULTILINE)
-COMMANDS = [row.split(":")[:2] for rows in PARTS for row in rows.split()]  # (part, command)
 PROGRAM = """
 #include <memprof.h>
 int main(void)
@@ -49,21 +46,21 @@ class Core(unittest.TestCase):
         peak = json.loads(self.run_in(folder, memprof, "peak", "run.mp", "--json").stdout)
         self.assertEqual((peak["peak_bytes"], peak["blocks"]), (3000, 3))
         listed = self.run_in(folder, memprof, "--help").stdout
-        for part, command in COMMANDS:
+        for command, part in asserted.commands_of_parts().items():
             done = self.run_in(folder, memprof, command, status=1)
             self.assertEqual(done.stderr, f"memprof: this build has no {command}: configure it with --enable-{part}\n")
             self.assertNotRegex(listed, rf"(?m)^  {command} ")
         said = self.run_in(folder, memprof, "--version").stdout
         self.assertEqual(set(re.search("^built without (.*)$", said, re.MULTILINE)[1].split(", ")),
-                         {part for part, _ in COMMANDS})
+                         set(asserted.commands_of_parts().values()))
 
     def test_the_core_is_whole(self):
-        self.assertTrue(COMMANDS)
+        self.assertTrue(asserted.commands_of_parts())
         with tempfile.TemporaryDirectory() as folder:
             self.check(BUILD / "memprof-core", pathlib.Path(folder))
 
     def test_a_build_without_parts(self):
-        disabled = [f"--disable-{part}" for part in sorted({part for part, _ in COMMANDS})]
+        disabled = [f"--disable-{part}" for part in sorted(set(asserted.commands_of_parts().values()))]
         with tempfile.TemporaryDirectory() as folder:
             build = pathlib.Path(folder) / "build"
             build.mkdir()

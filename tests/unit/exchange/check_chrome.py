@@ -19,7 +19,7 @@ sys.dont_write_bytecode = True
 from check_kineto import BASE_NS, memory, span
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "e2e"))
-from harness import BUILD, DATA, memprof, make_recording  # noqa: E402
+from harness import BUILD, DATA, memprof, make_recording, needs  # noqa: E402
 
 REAL = ("sidnb13_transformer.pt.trace.json", "kineto_resnet50_w0.pt.trace.json.gz", "hta_df_index_resolver.json.gz")
 SNAPSHOTS = ("niu_fb_200_mixed.pickle", "sidsoc_train.pickle", "silmont_small.pickle")
@@ -34,6 +34,7 @@ def read(path):
     return gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
 
 
+@needs("export")
 class Chrome(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="memprof-chrome-")

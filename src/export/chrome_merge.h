@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/map.h"
-#include "exchange/common/sink.h"
+#include "export/sink.h"
 #include "model/window.h"
 
 struct mp_chrome_input {

@@ -1,4 +1,4 @@
-#include "exchange/chrome/chrome_trace.h"
+#include "export/chrome_trace.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "base/words.h"
-#include "exchange/common/sink.h"
+#include "export/sink.h"
 #include "model/spans.h"
 #include "model/track.h"
 

@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 #include "base/error.h"
-#include "exchange/chrome/chrome_merge.h"
+#include "export/chrome_merge.h"
 #include "model/model.h"
 #include "model/window.h"
 

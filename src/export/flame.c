@@ -1,9 +1,9 @@
-#include "exchange/flame/flame_export.h"
+#include "export/flame.h"
 
 #include <string.h>
 
 #include "base/json.h"
-#include "exchange/common/sink.h"
+#include "export/sink.h"
 
 /* Appends a frame's label without ';' and line breaks: the format separates frames and stacks by them. */
 static void fold_label(struct mp_buffer *out, const char *label, size_t length)

@@ -2,9 +2,9 @@
 
 #include "cli/progress.h"
 #include "cli/query.h"
-#include "exchange/flame/flame_export.h"
-#include "exchange/flame/pprof_export.h"
 #include "exchange/load/load.h"
+#include "export/flame.h"
+#include "export/pprof.h"
 #include "output/page/flame_page.h"
 
 struct graph {

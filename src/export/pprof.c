@@ -1,10 +1,10 @@
-#include "exchange/flame/pprof_export.h"
+#include "export/pprof.h"
 
 #include "analysis/sites/flames.h"
 #include "base/map.h"
 #include "base/utf8.h"
 #include "base/varint.h"
-#include "exchange/common/sink.h"
+#include "export/sink.h"
 #include "model/track.h"
 
 /* Field numbers of profile.proto. */

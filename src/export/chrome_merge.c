@@ -1,4 +1,4 @@
-#include "exchange/chrome/chrome_merge.h"
+#include "export/chrome_merge.h"
 
 #include <string.h>
 

@@ -1,9 +1,9 @@
 #include <string.h>
 
 #include "cli/query.h"
-#include "exchange/pytorch/pytorch_export.h"
-#include "exchange/tables/sqlite_export.h"
-#include "exchange/tables/text_export.h"
+#include "export/pytorch.h"
+#include "export/sqlite.h"
+#include "export/text.h"
 #include "model/track.h"
 
 /* Reports on stderr how the file and the recording differ. */

@@ -1,6 +1,6 @@
 /*
  * The layout of a track's blocks in a snapshot: segments, and the lives of blocks in them. A life has one size, and an
- * address that no other life has at the same time. Only for pytorch_export.c. One thread at a time.
+ * address that no other life has at the same time. Only for pytorch.c. One thread at a time.
  */
 #pragma once
 

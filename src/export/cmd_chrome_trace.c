@@ -6,7 +6,7 @@
 #include "base/units.h"
 #include "cli/progress.h"
 #include "cli/query.h"
-#include "exchange/chrome/chrome_trace.h"
+#include "export/chrome_trace.h"
 
 struct trace {
     struct mp_query *query;

@@ -1,4 +1,4 @@
-#include "exchange/pytorch/pytorch_export.h"
+#include "export/pytorch.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +11,8 @@
 #include "base/order.h"
 #include "base/search.h"
 #include "base/words.h"
-#include "exchange/pytorch/pytorch_layout.h"
-#include "exchange/pytorch/value_out.h"
+#include "export/pytorch_layout.h"
+#include "export/value_out.h"
 #include "model/spans.h"
 #include "model/stack.h"
 #include "model/track.h"

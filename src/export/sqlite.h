@@ -1,5 +1,5 @@
 /*
- * A recording as an SQLite database. sqlite_export.c defines tables, indexes and views, with the
+ * A recording as an SQLite database. sqlite.c defines tables, indexes and views, with the
  * meaning of each column. sqlite3's .schema shows these definitions. The database is written in one transaction without
  * a journal, since nobody reads the file before it is complete and gets its name.
  */

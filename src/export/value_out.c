@@ -1,4 +1,4 @@
-#include "exchange/pytorch/value_out.h"
+#include "export/value_out.h"
 
 #include <errno.h>
 #include <stdlib.h>

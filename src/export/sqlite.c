@@ -1,4 +1,4 @@
-#include "exchange/tables/sqlite_export.h"
+#include "export/sqlite.h"
 
 #include <sqlite3.h>
 #include <stdarg.h>

@@ -1,11 +1,11 @@
-#include "exchange/tables/text_export.h"
+#include "export/text.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/json.h"
 #include "base/memory.h"
-#include "exchange/common/sink.h"
+#include "export/sink.h"
 #include "model/module_path.h"
 #include "model/stack.h"
 #include "model/track.h"

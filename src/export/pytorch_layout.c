@@ -1,4 +1,4 @@
-#include "exchange/pytorch/pytorch_layout.h"
+#include "export/pytorch_layout.h"
 
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-#include "exchange/common/sink.h"
+#include "export/sink.h"
 
 #include <errno.h>
 #include <stdlib.h>
