@@ -17,6 +17,7 @@ LISTS_FILL = {"append", "insert", "extend"}
 DROP = {"pop", "popleft", "popitem", "clear"}
 ORDERS = {"<", "<=", ">", ">="}
 FILL_FIRST = {"heappush", "insort"}  # functions that fill their first argument
+DROP_FIRST = {"heappop", "heapreplace", "heappushpop"}  # and that drop entries of it
 NOT_BETWEEN = {"PUSH_NULL", "EXTENDED_ARG", "CACHE"}
 CODES_MOST = 20_000
 WRAPPED_MOST = 16  # functions and values of closures around one function
@@ -54,7 +55,7 @@ class Filled:
     """`out_of_time` is asked before each code is read, and within long code."""
 
     def __init__(self, frames, out_of_time):
-        self._out_of_time = out_of_time
+        self._out_of_time, self._frames = out_of_time, frames
         self._codes = list(_codes_of_program(frames))
 
     def line_of(self, what, name, of, of_entries):
@@ -104,8 +105,8 @@ class Filled:
         return [code for code, _ in self._codes]
 
     def _value_of(self, bound, sizes):
-        """The number that a bound is. A name may be a global, an attribute of the owner, or a local that is set only once.
-        0: it is unknown."""
+        """The number that a bound is. A name may be a global, an attribute of the owner, an argument of a running call, or a
+        local that is set only once. 0: it is unknown."""
         if type(bound) is int:
             return bound
         kind, name, code = bound
@@ -116,7 +117,17 @@ class Filled:
             value = dict.get(namespace, name)
             return value if type(value) is int and value > 0 else 0
         values = _values_stored(code, name)
+        if not values and name in code.co_varnames[:code.co_argcount + code.co_kwonlyargcount]:
+            values = [value for value in self._values_passed(code, name) if type(value) is int and value > 0]
         return values[0] if len(values) == 1 else 0
+
+    def _values_passed(self, code, name):
+        """The values of an argument in the calls that run."""
+        for each in self._frames.all:
+            if each.frame.f_code is code:
+                each.read()
+                passed, each.locals = dict(each.locals).get(name), None
+                yield passed
 
     def codes_for(self, what, of):
         if what == ATTRIBUTE:
@@ -206,7 +217,7 @@ def lines_that_fill(code, name, named_by, out_of_time=lambda: False):
         values = each.argval if type(each.argval) is tuple else (each.argval,)  # newer Python loads two at once
         is_first = last in FILL_FIRST or is_first and each.opname == "LOAD_ATTR"  # heappush(self.kept, ...
         has_name = each.opname.startswith(named_by) and name in values
-        loaded = values[-1] if each.opname.startswith("LOAD_") and each.opname != "LOAD_CONST" else None
+        loaded = _loads(each)[-1] if _loads(each) and each.opname != "LOAD_CONST" else None
         if has_name:
             named.add(line)
             if is_first or each.opname.startswith("STORE_") and _is_in_place(before):
@@ -245,11 +256,12 @@ def _bounds_in(code, name, named_by):
     some = [each for each in dis.get_instructions(code) if each.opname not in NOT_BETWEEN]
 
     def is_container(each):
-        return each.opname.startswith(named_by) and each.argval == name
+        return each.opname.startswith(named_by) and _loads(each)[-1:] == (name,)
 
     compared, kept, drops, ordered_until, trims = set(), set(), False, 0, False
     for place, each in enumerate(some):
-        drops_here = each.argval in DROP and place > 0 and is_container(some[place - 1])
+        drops_here = each.argval in DROP and place > 0 and is_container(some[place - 1]) or \
+            each.opname.startswith(named_by) and _loads(each)[:1] == (name,) and _is_argument(some, place, DROP_FIRST)
         if each.opname == "COMPARE_OP" and each.argval in ORDERS and some[place + 1].opcode in JUMPS and \
                 not (_loads_number(some[place - 1]) and some[place - 1].argval <= 0):
             ordered_until = max(ordered_until, some[place + 1].argval)
@@ -337,6 +349,20 @@ def _range_below(some, place, is_container, code):
     end = last.argval if last.argval > target else max(  # an else, or the rest of a loop behind `continue`
         each.offset for each in some if each.opcode in JUMPS and each.argval == last.argval)
     return [(value, place + 1, target, end)]
+
+
+def _loads(each):
+    """The names that an instruction loads; newer Python loads or stores two at once."""
+    names = each.argval if type(each.argval) is tuple else (each.argval,)
+    return names if each.opname.startswith("LOAD_") else names[1:] if each.opname.startswith("STORE_FAST_LOAD") else ()
+
+
+def _is_argument(some, place, functions):
+    """True if what is loaded here is the first argument of one of the functions."""
+    for each in reversed(some[max(place - 3, 0):place]):
+        if each.argval in functions or not each.opname.startswith("LOAD_"):
+            return each.opname.startswith("LOAD_")
+    return False
 
 
 def _is_slice(each):

@@ -110,6 +110,9 @@ BOUNDS = {
     "ring[x] = x\n    while most < self.used:\n        old = next(iter(ring))\n        self.used -= ring[old]\n        del ring[old]": {0},
     "ring.append(x)\n    if self.used > most: print(x)\n    self.last = ring.pop(0)": set(),
     "ring.append(x)\n    if x in self.names: ring.pop(0)": set(),
+    "heapq.heappush(ring, x)\n    if len(ring) > 64: heapq.heappop(ring)": {64},
+    "if len(ring) < most: heappush(ring, x)\n    else: heappushpop(ring, x)": {("local", "most")},
+    "heapq.heappush(ring, x)\n    if len(ring) > 64: print(heapq.heappop(self.other))": set(),
 }
 
 

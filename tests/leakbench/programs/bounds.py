@@ -1,6 +1,7 @@
 """Containers that bounds in code keep finite, recorded before they are full, and containers that are not. The names of
 parts begin with the right answer: bounded, unsure or leak. One part runs: its name is the argument."""
 import collections
+import heapq
 import os
 import sys
 
@@ -153,6 +154,14 @@ def bounded_flush():
     window = Flushed(90)
     for _, value in steps():
         window.add(value, window.trim)
+
+
+def bounded_heap(most=100):
+    hardest = []
+    for step, value in steps():
+        heapq.heappush(hardest, (step, value))
+        if len(hardest) > most:
+            heapq.heappop(hardest)
 
 
 def bounded_deque():
