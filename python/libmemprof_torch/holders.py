@@ -32,7 +32,7 @@ from libmemprof_torch.holders_storages import Storages
 BUDGET_NS = 200_000_000
 # Shares of the budget after which the search for tensors, the walk, the climb and the naming end. The rest is for
 # freeing the look's own objects.
-FIND_PERCENT, WALK_PERCENT, CLIMB_PERCENT, NAME_PERCENT = 25, 70, 80, 90
+FIND_PERCENT, WALK_PERCENT, CLIMB_PERCENT, NAME_PERCENT = 25, 70, 88, 94
 WALL = 25  # a machine with many others is slow for us, too
 OBJECTS_MOST = 3_000_000
 CLOCK_EVERY = 128  # objects between two looks at the clock
@@ -296,7 +296,7 @@ class Look:
     def nodes(self):
         """Graphs that tensors lead to."""
         return [self.base.grad_fn.__get__(tensor) for tensor in self.found
-                if not self.base.is_leaf.__get__(tensor) and graphs.has_settled_graph(self.base, tensor)]
+                if not graphs.is_leaf(self.base, tensor) and graphs.has_settled_graph(self.base, tensor)]
 
     def is_alone(self, tensor):
         """True if no other tensor uses its storage."""
@@ -389,7 +389,8 @@ class Look:
         among them: it has been made since the last full collection, which frees older garbage."""
         most = YOUNG_MOST if self.is_short else self._budget_ns * DEAD_PERCENT // 100 // DEAD_NS
         objects = self._by_age(most) if self.is_short else self._objects
-        return objects[-most:] if len(objects) > most > 0 else objects if most else []
+        # The look's own lists have a million references to what the walk has met.
+        return [each for each in objects[-most:] if self.seen.get(id(each)) != -1] if most else []
 
     @staticmethod
     def _by_age(most=0):
@@ -402,23 +403,21 @@ class Look:
         only from one another. Only the youngest objects count, so a part of the garbage may be missing."""
         objects = self._youngest() if self._under is None else []
         found = collections.Counter(map(id, self.found))
-        found.update(map(id, objects))
-        if objects is not self._objects and self._objects:
-            found.update(map(id, objects))  # each is in both lists
+        lists = 2 if self._objects else 1  # that have each of the objects
         inside = collections.Counter(map(id, gc.get_referents(*objects))).get
         alone = [object()]
         for each in alone:
             ours = sys.getrefcount(each) - 1  # of this loop
         each = None
-        dead, reached = {}, []
-        for each in objects:
-            dead[id(each)] = each
+        dead, reached = dict(zip(map(id, objects), objects)), []
         for each in objects:  # and `dead`
-            if sys.getrefcount(each) > inside(id(each), 0) + found[id(each)] + 1 + ours:
+            if sys.getrefcount(each) > inside(id(each), 0) + found[id(each)] + lists + 1 + ours:
                 reached.append(each)
-        for each in reached:  # and those that are added meanwhile
-            if dead.pop(id(each), None) is not None:
-                reached.extend([child for child in gc.get_referents(each) if id(child) in dead])
+        while reached:
+            for address in map(id, reached):
+                del dead[address]
+            below = gc.get_referents(*reached)
+            reached = list({address: each for address, each in zip(map(id, below), below) if address in dead}.values())
         return dead
 
     def _settle_dead(self, dead):
@@ -456,7 +455,7 @@ class Look:
         """Adds the storages that the graphs of tensors saved, other than those of garbage. False: not all are known."""
         nodes = [] if self.may_read_graph else None
         for each in self.found:
-            if not self.base.is_leaf.__get__(each) and id(each) not in dead:
+            if not graphs.is_leaf(self.base, each) and id(each) not in dead:
                 if nodes is None or not graphs.has_settled_graph(self.base, each):
                     return False
                 nodes.append(self.base.grad_fn.__get__(each))
@@ -691,7 +690,7 @@ class Look:
         base = self.base
         self.claim(tensor, at)
         try:
-            is_leaf = base.is_leaf.__get__(tensor)
+            is_leaf = graphs.is_leaf(base, tensor)
             if is_leaf or base.retains_grad.__get__(tensor):
                 self._push(base.grad.__get__(tensor), at, Edge("attribute", "grad"))
             if not is_leaf and self.may_read_graph and graphs.has_settled_graph(base, tensor):

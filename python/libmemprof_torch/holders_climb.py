@@ -43,7 +43,7 @@ class Climbs:
             if self._look.seen.get(id(found), -1) >= 0:  # met, and not visited in time
                 self._look.claim(found, self._look.seen[id(found)])
         # Tensors with a graph come first: the graph leads to others.
-        waiting = sorted(self._look.found, key=self._look.base.is_leaf.__get__)
+        waiting = sorted(self._look.found, key=self._is_leaf)
         while self._look.left and waiting and not self._look.out_of_time():
             climbs, later = {}, []
             for found in waiting:
@@ -56,11 +56,14 @@ class Climbs:
             self._together(climbs, was_whole)
         # The graph of a tensor that was found meanwhile may hold these: the graph of a younger tensor holds older ones.
         # A cycle holds what hangs below it.
-        alone = sorted(reversed(self._alone), key=lambda climb: self._look.base.is_leaf.__get__(climb.group[0]))
+        alone = sorted(reversed(self._alone), key=lambda climb: self._is_leaf(climb.group[0]))
         for climb in sorted(alone, key=lambda climb: self._look.tensors[id(climb.group[0])] not in self._look.left or
                             not self.way_home(climb.group[0])):
             if self._look.tensors[id(climb.group[0])] in self._look.left and not self._look.out_of_time():
                 self._settle(climb, True)
+
+    def _is_leaf(self, tensor):
+        return graphs.is_leaf(self._look.base, tensor)
 
     def _may_ask(self, count):
         """The number of objects, of `count`, whose referrers one call through all objects has time to find."""
@@ -180,7 +183,7 @@ class Climbs:
         base, kind = self._look.base, self._look.kind_of(type(found))
         with contextlib.suppress(RuntimeError, AttributeError):
             if kind == "tensor":
-                is_leaf = base.is_leaf.__get__(found)
+                is_leaf = self._is_leaf(found)
                 if base._is_view(found):
                     yield base._base.__get__(found), "._base"
                 if is_leaf or base.retains_grad.__get__(found):
@@ -203,7 +206,7 @@ class Climbs:
         """The name under which a node of a tensor's own graph holds this very tensor, such as a value that a hook
         packed; None: no node holds it."""
         look, base = self._look, self._look.base
-        if look.kind_of(type(tensor)) != "tensor" or not look.may_read_graph or base.is_leaf.__get__(tensor) or \
+        if look.kind_of(type(tensor)) != "tensor" or not look.may_read_graph or self._is_leaf(tensor) or \
                 not graphs.has_settled_graph(base, tensor):
             return None
         nodes, at = [base.grad_fn.__get__(tensor)], 0

@@ -31,11 +31,17 @@ def _member(torch, node, name):
 
 
 def has_settled_graph(base, tensor):
-    """False for a view whose base was changed: reading its node would make a new one, which changes the program."""
+    """False for a view whose base was changed: reading its node would make a new one, which changes the program, or
+    raise."""
     if not base._is_view(tensor):
         return True
     below = base._base.__get__(tensor)
     return base._version.__get__(below) == 0
+
+
+def is_leaf(base, tensor):
+    """PyTorch's own attribute reads the node."""
+    return not base.requires_grad.__get__(tensor) or has_settled_graph(base, tensor) and base.is_leaf.__get__(tensor)
 
 
 def accumulated(function):

@@ -139,3 +139,15 @@ for step in range(5):
     flat = torch.nn.Parameter(accuse(torch.ones(50)))
     flat.views = [flat[:20], flat[20:]]
 del flat
+
+#--- views-of-a-flat-parameter-that-was-stepped
+# holder: a cycle that gc cannot see: Parameter.views[*]._base | native code
+# kind: native
+for step in range(5):
+    flat = torch.nn.Parameter(accuse(torch.ones(50)))
+    flat.views = flat.split([20, 30])
+    optimizer = torch.optim.SGD([flat], 0.1)
+    (flat.views[0].sum() + flat.views[1].sum()).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+del flat, optimizer
