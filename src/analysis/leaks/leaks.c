@@ -24,11 +24,13 @@
 /* Blocks of one stack that were made after the last step and freed at the program's exit. */
 struct behind {
     uint32_t stack, first;
-    uint64_t kept, early, bytes; /* early: blocks made in the first half of the events after the last step */
+    uint64_t kept, early, bytes;   /* early: blocks made in the first half of the events after the last step */
+    uint64_t older, older_dropped; /* blocks made before; those of them that were freed before, too */
 };
 
 /* Adds a finding of class retained_once for each site whose blocks were made after the last step, again and again, and
- * freed from the event `teardown` on. Returns their number. */
+ * freed from the event `teardown` on. A site that dropped nine in ten of its older blocks drops these, too. Returns
+ * their number. */
 static size_t leak_find_behind(const struct mp_model *model, const struct mp_steps *steps,
                                const struct mp_leak_places *places, uint32_t teardown,
                                struct mp_leak_findings *findings)
@@ -49,7 +51,15 @@ static size_t leak_find_behind(const struct mp_model *model, const struct mp_ste
         found.at[*at].early += kept && born - from < (teardown - from) / 2;
         found.at[*at].bytes += kept ? blocks->bytes[i] : 0;
     }
+    for (uint32_t i = 0; found.count && i < blocks->count; i++) {
+        const uint64_t *at = mp_map_find(&by_site, ((uint64_t)blocks->track[i] << 32 | blocks->stack[i]) + 1);
+        bool is_older = at && (blocks->alloc_event[i] == MP_NONE || blocks->alloc_event[i] < from);
+        if (!is_older) continue;
+        found.at[*at].older++;
+        found.at[*at].older_dropped += blocks->free_event[i] < from;
+    }
     mp_vec_each (const struct behind, place, &found) {
+        if (place->older && place->older_dropped * 10 >= place->older * 9) continue;
         if (place->kept < MP_LEAK_BIRTHS || place->early * 4 < place->kept || place->bytes < MP_LEAK_WORTH_BYTES)
             continue;
         const struct mp_leak_finding finding = {.class = MP_LEAK_RETAINED_ONCE,
