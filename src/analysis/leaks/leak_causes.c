@@ -261,6 +261,38 @@ static bool share_cause(const struct mp_holders *holders, const struct mp_leak_f
     return alike && have_one_root(known_holder(holders, a->held), known_holder(holders, b->held));
 }
 
+/* The largest of the track's blocks that lived within one step. malloc() maps larger ones than MP_LEAK_MAPPED_FROM by
+ * themselves. */
+static uint64_t largest_temporary(const struct mp_model *model, const struct mp_steps *steps, uint16_t track)
+{
+    const struct mp_model_blocks *blocks = &model->blocks;
+    uint64_t most = 0;
+    for (size_t i = 0; i < blocks->count; i++) {
+        if (blocks->track[i] != track || blocks->alloc_event[i] == MP_NONE || blocks->bytes[i] <= most ||
+            blocks->bytes[i] > MP_LEAK_MAPPED_FROM || blocks->free_event[i] >= model->events.count)
+            continue;
+        if (mp_step_of(steps, blocks->alloc_event[i]) == mp_step_of(steps, blocks->free_event[i]))
+            most = blocks->bytes[i];
+    }
+    return most;
+}
+
+/* True if holes may be what grows on the host: a block that stays lies where a temporary one was, and the next
+ * temporary one does not fit into the rest. */
+static bool may_be_holes(const struct mp_model *model, const struct mp_steps *steps,
+                         const struct mp_leak_findings *findings, const struct mp_leak_finding *hidden)
+{
+    uint32_t device = model->tracks.at[hidden->track].device;
+    double holes = 0;
+    if (hidden->shared || strcmp(mp_model_text(model, model->devices.at[device].name), "cpu") != 0) return false;
+    mp_vec_each (const struct mp_leak_finding, finding, findings) {
+        const struct mp_track *track = &model->tracks.at[finding->track];
+        if (finding->blocks_per_step > 0 && track->device == device && track->layer == MP_LAYER_TORCH)
+            holes += finding->blocks_per_step * (double)largest_temporary(model, steps, finding->track);
+    }
+    return hidden->bytes_per_step <= holes;
+}
+
 MP_ORDER(by_cause, struct mp_leak_finding, MP_RISING(cause) ?: mp_leak_by_rate(a, b))
 
 uint32_t mp_leak_causes_find(const struct mp_model *model, const struct mp_steps *steps, const uint32_t *stacks,
@@ -297,7 +329,8 @@ uint32_t mp_leak_causes_find(const struct mp_model *model, const struct mp_steps
         at[first].sum.blocks += at[i].blocks;
         at[first].sum.bytes_per_step += at[i].bytes_per_step;
         at[first].sum.blocks_per_step += at[i].blocks_per_step;
-        at[i].follows = i && at[i].class == MP_LEAK_HIDDEN && at[i].bytes_per_step < at[0].sum.bytes_per_step;
+        at[i].follows = at[i].class == MP_LEAK_HIDDEN && ((i && at[i].bytes_per_step < at[0].sum.bytes_per_step) ||
+                                                          may_be_holes(model, steps, findings, &at[i]));
         if (at[i].follows) at[i].confidence = MP_LEAK_POSSIBLE;
         leaks += first == i && mp_leak_is_leak(&at[i]) && !at[i].follows;
     }

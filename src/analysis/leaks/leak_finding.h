@@ -71,7 +71,7 @@ struct mp_leak_finding {
     bool mapped;        /* files that are mapped to be written */
     bool in_shm;        /* files in /dev/shm, mapped or not */
     bool follows;       /* class hidden: it grows less than the recorded blocks, so it may be their Python objects, or
-                         * holes */
+                         * as fast as holes beside them may */
     bool untrained;     /* no backward pass and no optimizer ran, and nobody marked the steps */
     bool maybe_request; /* or the blocks are results of one long request, freed when it ended */
     uint16_t track;

@@ -31,9 +31,10 @@
 #define MP_LEAK_TWINS_APART  2
 #define MP_LEAK_TWINS_DIFFER 16
 /* leak_causes.h */
-#define MP_LEAK_EACH_STEP  0.9
-#define MP_LEAK_SEEN_PART  4
-#define MP_LEAK_KEPT_STEPS 1000000
+#define MP_LEAK_EACH_STEP   0.9
+#define MP_LEAK_SEEN_PART   4
+#define MP_LEAK_KEPT_STEPS  1000000
+#define MP_LEAK_MAPPED_FROM (32u << 20)
 /* leak_regrown.h */
 #define MP_LEAK_REGROWN_STEPS 24
 #define MP_LEAK_REGROWN_MOST  4

@@ -568,6 +568,20 @@ static void drop_consequences(const struct mp_model *model, struct mp_leaks *lea
     leaks->findings.count = kept;
 }
 
+/* Makes growth of the process that belongs to blocks of no leak an unsure one. */
+static void drop_followers(struct mp_leaks *leaks, struct mp_leak_finding *unsure)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < leaks->findings.count; i++) {
+        const struct mp_leak_finding *finding = &leaks->findings.at[i];
+        if (!finding->follows)
+            leaks->findings.at[kept++] = *finding;
+        else if (finding->bytes > unsure->bytes)
+            *unsure = *finding;
+    }
+    leaks->findings.count = kept;
+}
+
 /* The bytes by which the level between steps rises until the end: in each part of the later half, the lowest level is
  * higher than in the part before. 0: it rests, or fell. */
 static uint64_t level_growth(const struct judge *judge)
@@ -622,6 +636,7 @@ static void find_growing(struct judge *judge)
         signs->behind = leak_find_behind(judge->model, judge->steps, &judge->places, judge->teardown, &leaks->findings);
     leaks->causes =
         mp_leak_causes_find(judge->model, judge->steps, leaks->stacks.at, &leaks->holders, &leaks->findings);
+    if (!leaks->causes) drop_followers(leaks, &signs->unsure_growth);
     mp_vec_each (const struct mp_leak_finding, finding, &leaks->findings) {
         leaks->leaks += mp_leak_is_leak(finding);
         signs->filling += finding->class == MP_LEAK_BOUNDED && !finding->most;
