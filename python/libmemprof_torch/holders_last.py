@@ -34,6 +34,24 @@ def _is_last_call(code, at):
     return False
 
 
+def frames_of_the_last_error():
+    """The frames, callers first, that were left by the error which ends the program: its functions still hold what they
+    held. An interactive interpreter goes on after an error, which holds its frames."""
+    trace, frames = sys.__dict__.get("last_traceback"), []
+    while type(trace) is types.TracebackType:
+        frames.append(trace.tb_frame)
+        trace = trace.tb_next
+    while frames and frames[0].f_code.co_name in STARTERS:
+        del frames[0]
+    return frames if frames and not sys.flags.interactive and _is_script(frames[0]) else []
+
+
+def _is_script(frame):
+    main = sys.modules.get("__main__")
+    namespace = dict_of_module(main) if type(main) is types.ModuleType else None
+    return frame.f_code.co_name == "<module>" and frame.f_globals is namespace
+
+
 class LastFrames:
     def __init__(self):
         self._frames, self._known = [], {}
@@ -48,9 +66,7 @@ class LastFrames:
         at = len(chain) - 1
         while at > 0 and chain[at].f_code.co_name in STARTERS:
             at -= 1
-        main = sys.modules.get("__main__")
-        namespace = dict_of_module(main) if type(main) is types.ModuleType else None
-        if chain[at].f_code.co_name != "<module>" or chain[at].f_globals is not namespace:
+        if not _is_script(chain[at]):
             return
         kept = []
         while at > 0 and self._is_last(chain[at]):

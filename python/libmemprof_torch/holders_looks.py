@@ -219,8 +219,9 @@ class Looks(Waking):
             most = CHILD_OBJECTS_MOST if self._is_forked() else holders.OBJECTS_MOST
             under = list(holders_names.of_a_worker()) if self._is_forked() and not self.at_steps else None
             census = None if under or is_short and not self.at_steps else self._census
+            last = self._ended and holders_last.frames_of_the_last_error() or self._last.frames()
             self._tell(holders.Look(self._torch, budget_ns=budget_ns, saved=self._saved, objects_most=most,
-                                    last=self._last.frames(), sees_views=not stopped, census=census, under=under, is_short=is_short,
+                                    last=last, sees_views=not stopped, census=census, under=under, is_short=is_short,
                                     collects=was_on))
         except TROUBLE as trouble:
             if is_of_signal(trouble):
@@ -228,7 +229,7 @@ class Looks(Waking):
             self._off = True
             complain(self._api, "what holds tensors", trouble)
         finally:
-            self._looking = False
+            self._looking, last = False, ()
             sys.setswitchinterval(interval)
             if was_on:
                 gc.enable()

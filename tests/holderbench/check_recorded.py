@@ -97,6 +97,25 @@ jobs = [pool.submit(infer, length) for length in [100, 200, 1000, 100, 300, 100,
 concurrent.futures.wait(jobs)
 """
 
+# Nothing catches the error.
+ENDED = """
+import torch
+
+def gather(kept):
+    rows = []
+    for step in range(12):
+        rows.append(torch.ones(1000))
+        kept.append(torch.ones(1000))
+    raise MemoryError("enough")
+
+def main():
+    kept = []
+    gather(kept)
+    return sum(map(len, kept))
+
+main()
+"""
+
 # Lines that end with `# FILLS NAME` are the ones that the report must name; `both` has two.
 FILLED = """
 import libmemprof, torch
@@ -353,10 +372,10 @@ for step in range(5):
 
 @harness.unittest.skipUnless(PYTHON, "no Python here has torch")
 class Recorded(harness.TestCase):
-    def record(self, *command, options=()):
+    def record(self, *command, options=(), status=0):
         path = self.folder / "run.mp"
         result = harness.memprof("snapshot", "--follow", "all", "--force", *options, "-o", path, "--", PYTHON, *command)
-        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(result.returncode, status, result.stderr)
         return path, result.stdout
 
     def at_the_end(self):
@@ -469,6 +488,13 @@ class Recorded(harness.TestCase):
         path, _ = self.record(program)
         found = {holder["path"]: holder["blocks"] for holder in self.holders_of(path)[0]}
         self.assertEqual(found["main().kept[*]"], 12)
+
+    def test_what_functions_held_that_an_error_ended(self):
+        program = self.folder / "ended.py"
+        program.write_text(ENDED)
+        path, _ = self.record(program, status=1)
+        found = {holder["path"]: holder["blocks"] for holder in self.holders_of(path)[0]}
+        self.assertEqual(found, {"gather().rows[*]": 12, "main().kept[*]": 12})
 
     def test_a_thread_that_waits_for_an_object_of_main_ends(self):
         program = self.folder / "waits.py"
