@@ -329,14 +329,16 @@ static bool is_building(const struct judge *judge)
 }
 
 /* True if all steps may be one request, whose results grow until it ends. Nobody marked the loop, it does not train,
- * and at the last look most of the staying blocks were free. A server function's real leak disappears in the same way,
- * so the two cannot be distinguished. */
+ * and most of the staying blocks were free at the last look, or without looks, at the end. A server function's real
+ * leak disappears in the same way, so the two cannot be distinguished. */
 static bool may_be_request(const struct judge *judge, const struct mp_leak_place *place)
 {
     const struct mp_model *model = judge->model;
     uint64_t stayed = 0, freed = 0;
-    if (!judge->one_loop || !model->looks.count) return false;
-    uint32_t end = mp_model_events_before(model, model->looks.at[model->looks.count - 1].time_ns, true);
+    bool looked = model->looks.count, heap = model->tracks.at[place->track].layer == MP_LAYER_MALLOC;
+    if (!judge->one_loop || !(looked || heap)) return false;
+    uint32_t end = looked ? mp_model_events_before(model, model->looks.at[model->looks.count - 1].time_ns, true)
+                          : (uint32_t)model->events.count;
     for (size_t i = place->first; i < place->first + place->count; i++) {
         if (judge->places.lives[i].death < judge->places.last) continue;
         stayed++;
