@@ -161,13 +161,15 @@ static bool have_one_root(const struct mp_holder *one, const struct mp_holder *o
 
 /* Makes a leak a finding of class bounded if most of its blocks lie in a container that bounds another finding. The
  * rest has second names, such as a batch that was drawn from a replay buffer. */
-static void leak_share_bound(const struct mp_leak_findings *findings, const struct mp_holders *holders,
+static void leak_share_bound(const struct mp_model *model, const struct mp_steps *steps,
+                             const struct mp_leak_findings *findings, const struct mp_holders *holders,
                              struct mp_leak_finding *finding)
 {
     uint64_t entries, most;
     const struct mp_holder *holder = known_holder(holders, finding->held);
     if (finding->regrown || !mp_leak_is_leak(finding) || !holder || holder->bytes * 2 < finding->held->bytes ||
-        !mp_holder_is_bounded(holder, &entries, &most))
+        !mp_holder_is_bounded(holder, &entries, &most) ||
+        births_at_look(model, steps, finding->held) * 9 > entries * 10)
         return;
     for (size_t i = 0; i < findings->count; i++) {
         const struct mp_leak_finding *other = &findings->at[i];
@@ -315,7 +317,7 @@ uint32_t mp_leak_causes_find(const struct mp_model *model, const struct mp_steps
         leak_keep(holders, stacks, &at[i]);
     }
     for (size_t i = 0; i < count; i++) {
-        leak_share_bound(findings, holders, &at[i]);
+        leak_share_bound(model, steps, findings, holders, &at[i]);
         leak_confide(&at[i], known_holder(holders, at[i].held), steps->guessed);
     }
     qsort(at, count, sizeof *at, mp_leak_by_rate);
