@@ -1,9 +1,9 @@
 """Guesses for `memprof plan`, where sizes come from values that only a GPU would compute.
 
-A choice among n (a router's experts, a sampled token) takes all n equally often. A condition selects a share of the
-elements (--selected), in each row and column. Counts of both then add up as on a GPU. Each function gets an operator,
-its arguments, and its results on the device. It returns the values of the results, None if unknown, and whether they
-are conditions. LookupError: there is nothing to choose from.
+A choice among n (a router's experts, a sampled token) takes all n equally often. A number drawn from an interval lies
+evenly spread in it. A condition selects a share of the elements (--selected), in each row and column. Counts then add
+up as on a GPU. Each function gets an operator, its arguments, and its results on the device. It returns the values of
+the results, None if unknown, and whether they are conditions. LookupError: there is nothing to choose from.
 """
 
 import functools
@@ -11,15 +11,20 @@ import os
 
 CHOICES = {"topk": 1, "sort": 1, "argsort": 0, "max": 1, "min": 1, "argmax": 0, "argmin": 0, "kthvalue": 1, "mode": 1,
            "median": 1, "nanmedian": 1, "multinomial": 0, "searchsorted": 0, "bucketize": 0, "randint": 0,
-           "randint_like": 0, "randperm": 0}  # the position of the choices among the results
+           "randint_like": 0, "random_": 0, "randperm": 0}  # the position of the choices among the results
 ORDERS = ("sort", "argsort", "randperm")
-CONDITIONS = ("eq", "ne", "lt", "le", "gt", "ge", "logical_not", "_to_copy", "bernoulli")
+CONDITIONS = ("eq", "ne", "lt", "le", "gt", "ge", "logical_not", "_to_copy", "bernoulli", "bernoulli_")
 HELD = {"isnan": 0, "isinf": 0, "isfinite": 1}
 CHECKS = {"_is_all_true": 1, "_is_any_true": 0}  # of arguments of torch.distributions
 OF_ITSELF = {"eq": 1, "le": 1, "ge": 1, "ne": 0, "lt": 0, "gt": 0}  # x != x is a test for NaN
+DRAWS = ("randint", "randint_like", "random_")
+GOLDEN = 0.6180339887498949  # multiples of it, less their whole part, are spread evenly, however many there are
+SMALL = 64  # numbers in a draw: the next small draw has others, as a loop may wait for one
+MOST_DRAWN = 1 << 21  # numbers: more are data
 
 
-def of(torch):
+def of(torch, known):
+    """`known(tensor)`: its values in the host's memory, or None."""
     share = float(os.environ.get("SOFTGPU_SELECTED", "0.5"))
 
     def argument(operator, arguments, named, name):
@@ -31,6 +36,22 @@ def of(torch):
     def arange(count):
         return torch.arange(count, device="cpu")
 
+    drawn = [0]  # numbers of small draws
+
+    def turn(count):
+        before = drawn[0]
+        drawn[0] += count if count <= SMALL else 0
+        return before if count <= SMALL else 0
+
+    def uniform(result):
+        if result.numel() > MOST_DRAWN:
+            raise LookupError
+        at = arange(result.numel()).double() + turn(result.numel())
+        return (0.5 + at * GOLDEN).frac().reshape(result.shape)
+
+    def draw(operator, arguments, named, results):
+        return [uniform(results[0])], False
+
     def choose(operator, arguments, named, results):
         name, of = operator._opname, functools.partial(argument, operator, arguments, named)
         if len(results) <= CHOICES[name]:  # max() of all elements
@@ -38,9 +59,10 @@ def of(torch):
         chosen, dim, low = results[CHOICES[name]], None, 0
         if name in ("searchsorted", "bucketize"):
             count = of("sorted_sequence" if name == "searchsorted" else "boundaries").shape[-1] + 1
-        elif name.startswith("randint"):
-            low = of("low") if any(one.name == "low" for one in operator._schema.arguments) else 0
-            count = of("high") - low
+        elif name in DRAWS:
+            names = [one.name for one in operator._schema.arguments]
+            low = next((of(one) for one in ("low", "from") if one in names), 0)
+            count = of("high" if "high" in names else "to") - low
         elif name == "randperm":
             count, dim = of("n"), 0
         else:
@@ -51,8 +73,13 @@ def of(torch):
         if name in ORDERS:
             values = arange(count).expand(chosen.movedim(dim, -1).shape).movedim(-1, dim) if chosen.dim() else arange(1)[0]
         else:
-            # The middle comes first: if few are chosen of many, as tokens are, the first and the last mean something.
-            values = low + (arange(chosen.numel()) + count // 2) % count
+            taken = chosen.numel()
+            if taken >= count:
+                values = low + (arange(taken) + count // 2 + (turn(taken) if name in DRAWS else 0)) % count
+            elif name in DRAWS:
+                values = low + (uniform(chosen) * count).long().reshape(-1)
+            else:  # neither the first nor the last: of tokens, these mean something
+                values = low + (arange(taken) * 2 + 1) * count // (2 * max(taken, 1))
             if name in ("topk", "multinomial") and chosen.dim():
                 values = values.reshape(chosen.movedim(dim, -1).shape).movedim(-1, dim)
             values = values.reshape(chosen.shape)
@@ -70,7 +97,14 @@ def of(torch):
 
     def condition(operator, arguments, named, results):
         name = operator._opname
-        if results[0].dtype is not torch.bool and name != "bernoulli":
+        if name.startswith("bernoulli"):
+            try:
+                chances = argument(operator, arguments, named, "p")
+            except LookupError:
+                chances = arguments[0]
+            chances = known(chances) if isinstance(chances, torch.Tensor) else chances
+            return [selected(tuple(results[0].shape)) if chances is None else uniform(results[0]) < chances], chances is None
+        if results[0].dtype is not torch.bool:
             raise LookupError
         if name in CHECKS:
             return [CHECKS[name]], False
@@ -91,7 +125,7 @@ def of(torch):
         of, bins = arguments[0].numel(), results[0].numel()
         return [of // bins + (arange(bins) < of % bins)], False
 
-    known = {"histc": counts, "bincount": counts}
-    known.update(dict.fromkeys(CHOICES, choose))
-    known.update(dict.fromkeys((*CONDITIONS, *HELD, *CHECKS), condition))
-    return known
+    guesses = {"histc": counts, "bincount": counts, "rand": draw, "rand_like": draw}
+    guesses.update(dict.fromkeys(CHOICES, choose))
+    guesses.update(dict.fromkeys((*CONDITIONS, *HELD, *CHECKS), condition))
+    return guesses

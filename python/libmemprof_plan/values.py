@@ -69,6 +69,7 @@ COUNTS = {
 # Origins of values, with the driver's numbers (softgpu.h); the larger one of the operands' counts.
 KNOWN, SPREAD, RECEIVED = 0, 2, 3
 CONDITION = 4  # a guessed condition: it selects a share, but what holds for all or any is the driver's guess
+TOTALS = {"sum", "cumsum", "count_nonzero", "mean"}  # numbers that follow from the share
 TOLD = (KNOWN, None, SPREAD, RECEIVED, SPREAD)  # to the driver
 TRUTHS = {"all", "any", "_is_all_true", "_is_any_true", "equal", "isclose", "is_nonzero", "max", "min", "amax", "amin", "aminmax"}
 # In-place operators that change only the tensor itself: its values stay.
@@ -130,7 +131,7 @@ class _Shadows:
             return None
         storage = tensor.untyped_storage()
         count = storage.nbytes() // tensor.element_size()
-        most = MOST if is_zero else MOST_FLOATS - 1 if tensor.is_floating_point() else MOST_GUESSED if origin else MOST
+        most = MOST if is_zero else MOST_GUESSED if origin else MOST_FLOATS - 1 if tensor.is_floating_point() else MOST
         before = self.of.get(storage._cdata)
         if tensor.is_complex() or count > most or storage.nbytes() % tensor.element_size() or (
                 before and before[1] is None):
@@ -181,7 +182,8 @@ class _Follower:
     def __init__(self, torch, answer):
         self.torch, self.answer, self.answers = torch, answer, None
         self.groups, self.awaited = 0, []  # groups of collectives that have begun, and buffers that they will have set
-        self.shadows, self.guesses = _Shadows(torch), guesses.of(torch)
+        self.shadows = _Shadows(torch)
+        self.guesses = guesses.of(torch, self.view)
         self.here, self.address_of, self.exchanged = self.shadows.here, torch._C.TensorBase.data_ptr, None
         self.key = torch._C._dispatch_key_parse(KEY)
         self.keys = torch._C.DispatchKeySet(self.key)
@@ -202,7 +204,7 @@ class _Follower:
             space, _, name = schema.name.partition("::")
             full = f"{schema.name}.{schema.overload_name}" if schema.overload_name else schema.name
             if space not in ("aten", "c10d") or not torch._C._dispatch_has_kernel(full) or (
-                    name == "where" and not schema.overload_name):  # of a condition alone: it calls nonzero
+                    name not in self.guesses and self.is_made_of_others(full)):
                 continue
             writes = space == "c10d" or name not in SHAPES and any(
                 one.name in RUNNING or one.alias_info is not None and one.alias_info.is_write
@@ -219,8 +221,12 @@ class _Follower:
     def makes(self, schema, full):
         """An operator with kernels of its own, which may begin with another operator's result, such as zeros. This
         inner result is no result of the operator, and must not be followed."""
-        return not self.torch._C._dispatch_has_kernel_for_dispatch_key(full, "CompositeImplicitAutograd") and any(
-            one.alias_info is None and "Tensor" in str(one.type) for one in schema.returns)
+        return any(one.alias_info is None and "Tensor" in str(one.type) for one in schema.returns)
+
+    def is_made_of_others(self, full):
+        """An operator without a kernel of its own, as repeat_interleave(data, lengths): the operators that it calls are
+        followed. It is not, since they may know more: here only the lengths."""
+        return self.torch._C._dispatch_has_kernel_for_dispatch_key(full, "CompositeImplicitAutograd")
 
     def leave_out_higher_order(self):
         """Python's dispatcher takes no fallback for the key: the first such operator would fail."""
@@ -256,6 +262,9 @@ class _Follower:
         return before
 
     # ---- which operators are followed ----
+
+    def view(self, tensor):
+        return self.shadows.view(tensor) if tensor.is_cuda and self.is_plain(tensor) else None
 
     def is_plain(self, tensor):
         return tensor.layout is self.torch.strided and not (
@@ -309,15 +318,15 @@ class _Follower:
             if computed is None:
                 for one in written:
                     self.shadows.forget(one, for_good=self.is_capturing())
-                if operator._opname in ASKS and self.on_device(arguments):
-                    self.count_question()
+            if operator._opname in ASKS and (computed is None or self.here.origin) and self.on_device(arguments):
+                self.count_question()
             try:
                 result = operator(*arguments, **named)
             finally:
                 if self.answers is not None:
                     self.answers = self.answer(None, 0, KNOWN)
             if computed is not None:
-                self.keep(computed, written or self.on_device([result]), known)
+                self.keep(computed, written or self.on_device([result]), known, is_fresh=not written)
             elif operator._opname in self.guesses:
                 self.guess(operator, arguments, named, written or self.on_device([result]))
             return result
@@ -393,6 +402,8 @@ class _Follower:
         if base == "histc":  # the host's has no integers
             known[0] = known[0].double()
         result = operator(*known, **named)
+        if self.here.origin == CONDITION and base in TOTALS:
+            self.here.origin = SPREAD
         if base in COUNTS:
             self.give(self.torch.tensor(COUNTS[base](result, *known), device="cpu"))
         return result if isinstance(result, (list, tuple)) else [result]
@@ -403,7 +414,7 @@ class _Follower:
         if base not in DECIDES or not all(isinstance(one, self.torch.Tensor) for one in arguments[:2]):
             return None
         for one in arguments[:2]:
-            shadow = self.shadows.view(one) if self.is_plain(one) and one.is_cuda else None
+            shadow = self.view(one)
             if shadow is None or one.is_floating_point() or one.shape != arguments[0].shape:
                 continue
             self.here.origin = self.shadows.origin(one)
@@ -537,8 +548,9 @@ class _Follower:
 
     # ---- the result ----
 
-    def keep(self, values, targets, known):
-        """`known`: the earlier shadows of the written tensors."""
+    def keep(self, values, targets, known, is_fresh=False):
+        """`known`: the earlier shadows of the written tensors. `is_fresh`: the operator made the targets' storages, which
+        may be larger than they are: unique() makes room for all."""
         if not targets:  # on the host alone, perhaps in a forked worker, where CUDA answers nothing
             return
         capturing = self.is_capturing()
@@ -547,7 +559,7 @@ class _Follower:
                 with self.quietly():
                     if not known and self.shadows.bytes_of(to) is not None:
                         continue  # an argument, or a view of one: long() of a tensor of that type
-                    if capturing or not self.put(to, value, shadow):
+                    if capturing or not self.put(to, value, shadow, is_fresh):
                         self.shadows.forget(to, for_good=capturing)
             except Exception:
                 self.shadows.forget(to)
@@ -556,13 +568,14 @@ class _Follower:
         """True if replays will write to what is written now."""
         return self.torch.cuda.is_current_stream_capturing()
 
-    def put(self, to, value, shadow):
+    def put(self, to, value, shadow, is_fresh):
         if value is None:
             return False
         is_zero, is_new = isinstance(value, int) and value == 0, shadow is None
         if not is_new:
             self.shadows.renew(to, self.here.origin)
-        elif not self.shadows.is_gradient(to) and to.numel() * to.element_size() >= to.untyped_storage().nbytes():
+        elif not self.shadows.is_gradient(to) and (
+                is_fresh or to.numel() * to.element_size() >= to.untyped_storage().nbytes()):
             shadow = self.shadows.begin(to, self.here.origin, is_zero)
         if shadow is not None and not (is_new and is_zero):
             shadow.copy_(value) if isinstance(value, self.torch.Tensor) else shadow.fill_(value)

@@ -23,6 +23,7 @@ CHOICES = ["s.topk(K, dim=-1)[1]", "s.argmax(1)", "s.max(1)[1]", "s.argsort(dim=
            "s.sort(dim=1, stable=True)[1][:, -K:]", "torch.multinomial(s.softmax(-1), K)", "torch.randint(E, (T, K), device=d)",
            "torch.randint(0, E, (T,), generator=g).to(d)", "(torch.arange(T, device=d) % E)", "s.min(dim=1).indices", "s.t().argmin(0)",
            "torch.randint(E, (T, K), generator=g).to(d, non_blocking=True)", "torch.randperm(T, device=d) % E",
+           "torch.empty(T, dtype=torch.long, device=d).random_(0, E)", "(torch.rand(T, K, device=d) * E).long()",
            "torch.bucketize(s[:, 0], torch.linspace(-1, 1, E - 1, device=d))", "s.kthvalue(2, dim=1)[1]"]
 COUNTS = ["torch.bincount(c.reshape(-1), minlength=E)", "torch.histc(c.float(), bins=E, min=0, max=E)",
           "torch.histc(c.reshape(-1).float(), E, 0, E - 1).int()", "F.one_hot(c.reshape(-1), E).sum(0)",
@@ -43,7 +44,9 @@ WAYS = ["n.tolist()", "[int(v) for v in n]", "[v.item() for v in n]", "n.cpu().t
         "[torch.repeat_interleave(torch.arange(len(n), device=d), n.long()).numel()]", "[len(torch.arange(4096, device=d)[: n.long().max()])]",
         "[torch.zeros(int(n.max()), 2, device=d).shape[0]]", "list(torch.zeros(int(n.long().sum()), device=d).shape)",
         "[torch.zeros(64, device=d)[(n > 0).nonzero().reshape(-1).clamp(max=63)].numel()]", "n.long().view(-1)[:1].tolist()",
-        "[torch.masked_select(n, n > 0).numel()]", "[len([0 for v in n if v > 3])]", "[torch.where(n > 2)[0].numel()]"]
+        "[torch.masked_select(n, n > 0).numel()]", "[len([0 for v in n if v > 3])]", "[torch.where(n > 2)[0].numel()]",
+        "[torch.repeat_interleave(torch.randn(len(n), 2, device=d), n.long(), dim=0).shape[0]]",
+        "[t.shape[0] for t in torch.zeros(n.numel(), device=d).split(torch.unique(n, return_counts=True)[1].tolist())]"]
 
 HEAD = """import json, sys, torch
 from torch import nn

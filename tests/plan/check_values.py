@@ -165,6 +165,39 @@ longest = int(torch.randn(count, device="cuda").exp().long().max())
 x = torch.zeros(count * max(longest, 1), 1 << 20, device="cuda")
 """
 
+# Each line is true on a GPU, or nearly always: guesses agree with each other, and are spread over their interval.
+GUESSED = """
+import torch
+def draw(*of, **named): return torch.randint(*of, device="cuda", **named)
+told, x = [], torch.randn(64, 16, device="cuda")
+def line(true): told.append(bool(true))
+
+line(1500 < draw(5, 2000, (16,)).max().item() < 2000 and draw(5, 2000, (16,)).min().item() < 500)
+line(1500 < torch.empty(16, device="cuda", dtype=torch.long).random_(5, 2000).max().item() < 2000)
+line(1500 < (torch.rand(16, device="cuda") * 2000).long().max().item() < 2000)
+line(abs(x[torch.rand(64, device="cuda") < 0.25].shape[0] - 16) < 3)
+line(abs(x[torch.empty(64, device="cuda").bernoulli_(0.9).bool()].shape[0] - 58) < 3)
+line(abs(x[torch.bernoulli(torch.full((64,), 0.15, device="cuda")).bool()].shape[0] - 10) < 3)
+lengths = draw(1, 30, (64,))
+line(torch.repeat_interleave(x, lengths, dim=0).shape[0] == lengths.sum())
+expert = x.argmax(1)
+line(len(x.split(torch.unique(expert, return_counts=True)[1].tolist())) == 16)
+held = torch.rand(8, 64, device="cuda").mul(x.view(8, -1)[:, :64]) > 0
+lengths = held.sum(-1, dtype=torch.int32)
+line(0 < lengths.max().item() < 64 and x.new_zeros(512)[held.flatten().nonzero()].shape[0] == lengths.cumsum(0)[-1])
+chosen = torch.nn.functional.one_hot(torch.randn(16384, 8, device="cuda").argmax(1), 8).float()
+line(chosen.sum(0).max().item() == 2048)
+done, rounds = torch.zeros(4, dtype=torch.bool, device="cuda"), 0
+while not done.all() and rounds < 200:
+    done, rounds = done | (draw(0, 3, (4,)) == 2), rounds + 1
+line(rounds < 200)
+for rounds in range(200):
+    if torch.rand(1, device="cuda").item() < 0.2:
+        break
+line(rounds < 199)
+print([number for number, true in enumerate(told) if not true], len(told))
+"""
+
 
 class Values(bed.TestCase):
     def test_a_size_that_hangs_on_values_is_searched_to_the_end(self):
@@ -200,8 +233,13 @@ class Values(bed.TestCase):
 
     def test_known_values_come_out_and_others_are_guessed(self):
         run = self.execute(KNOWN, how="plan")
-        self.assertEqual(run.output, "[] 20\n[0, 0.0, 0.0, 0.0]\n")
+        self.assertEqual(run.output, "[] 20\n[3, 0.0, 0.0, 0.0]\n")
         self.assertEqual([one["count"] for one in run.info()["plan"]["read_backs"]], [4, 2, 4])
+
+    def test_guesses_agree(self):
+        run = self.execute(GUESSED, how="plan")
+        self.assertEqual(run.output, "[] 12\n")
+        self.assertTrue(all(one["origin"] == "spread" for one in run.info()["plan"]["read_backs"]))
 
     def test_a_loop_that_asks_for_ever_is_named(self):
         run = self.execute("import torch\nx = torch.randn(3, device='cuda')\nfor _ in range(1200):\n    x.sum().item()\n",
