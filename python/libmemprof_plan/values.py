@@ -21,7 +21,7 @@ import os
 import sys
 import threading
 
-from libmemprof_plan import guesses
+from libmemprof_plan import collectives, guesses, ranks
 
 OURS = (os.path.dirname(__file__), os.path.join(os.path.dirname(sys.modules["torch"].__file__), ""))
 KEY = "TESTING_ONLY_GenericMode"
@@ -76,6 +76,7 @@ TRUTHS = {"all", "any", "_is_all_true", "_is_any_true", "equal", "isclose", "is_
 SHAPES = set("detach_ requires_grad_ t_ transpose_ swapaxes_ swapdims_ squeeze_ unsqueeze_ as_strided_ set_".split())
 EXCHANGED_MOST = 1 << 16  # src/softgpu/nccl/exchange.h
 RUNNING = ("running_mean", "running_var")
+DISTRIBUTED = ("c10d", "_c10d_functional")
 MASKED = {"index", "index_put", "index_put_", "_index_put_impl_", "masked_select"}
 
 
@@ -191,6 +192,7 @@ class _Follower:
         for name in ("Python", "FuncTorchBatched", "FuncTorchGradWrapper", "Functionalize", "Conjugate", "Negative"):
             self.strange |= torch._C.DispatchKeySet(torch._C._dispatch_key_parse(name)).raw_repr()
         self.asked = {}  # (file, line) -> how often
+        self.waiting = None  # PyTorch's class of results that wait for a collective: a wrapper hides its tensor
         self.places = {}  # operator -> positions and names of the arguments that it writes to
 
     def register(self):
@@ -203,10 +205,10 @@ class _Follower:
         for schema in torch._C._jit_get_all_schemas():
             space, _, name = schema.name.partition("::")
             full = f"{schema.name}.{schema.overload_name}" if schema.overload_name else schema.name
-            if space not in ("aten", "c10d") or not torch._C._dispatch_has_kernel(full) or (
+            if space not in ("aten", *DISTRIBUTED) or space != "aten" and name in collectives.WAITS or not torch._C._dispatch_has_kernel(full) or (
                     name not in self.guesses and self.is_made_of_others(full)):
                 continue
-            writes = space == "c10d" or name not in SHAPES and any(
+            writes = space in DISTRIBUTED or name not in SHAPES and any(
                 one.name in RUNNING or one.alias_info is not None and one.alias_info.is_write
                 for one in schema.arguments)
             if writes or _base(name) in COMPUTED or name in (CONSTANTS | FILLED) or name in FACTORIES or (
@@ -285,7 +287,7 @@ class _Follower:
         some of batch norms."""
         places = self.places.get(operator)
         if places is None:
-            silent = operator.namespace in ("c10d", "_c10d_functional", "symm_mem")
+            silent = operator.namespace in (*DISTRIBUTED, "symm_mem")
             places = self.places[operator] = [
                 (i, one.name) for i, one in enumerate(operator._schema.arguments)
                 if silent or one.name in RUNNING or (one.alias_info is not None and one.alias_info.is_write)]
@@ -298,8 +300,11 @@ class _Follower:
     # ---- an operator ----
 
     def __call__(self, operator, *arguments, **named):
-        if operator.namespace == "c10d" and self.exchanged:
-            return self.exchange(operator, arguments, named)
+        if self.waiting and any(type(one) is self.waiting for one in arguments):  # autograd needs the wrapper
+            arguments = [one.trigger_wait() if type(one) is self.waiting and not one.requires_grad else one
+                         for one in arguments]
+        if operator.namespace in DISTRIBUTED:
+            return (self.exchange if self.exchanged else self.collect)(operator, arguments, named)
         with self.torch._C._ExcludeDispatchKeyGuard(self.keys):
             # With another active mode, the tensor that the operator writes to gets a new version afterwards.
             if self.is_idle():
@@ -365,8 +370,6 @@ class _Follower:
         """The values of the result, or of the written tensors, in order; None or an error: unknown. Gives the driver
         the values that the operator will read back."""
         name, base = operator._opname, _base(operator._opname)
-        if operator.namespace == "c10d":
-            return self.collective(name, arguments)
         if operator.namespace != "aten":
             return None
         if name in CONSTANTS or name in FILLED or name in FACTORIES:
@@ -452,20 +455,47 @@ class _Follower:
             return None
         return [operator(*arguments, **dict(named, device="cpu", pin_memory=False))]
 
-    def collective(self, name, arguments):
-        """The other ranks are assumed to send this rank's data; a sum leaves its buffer unchanged, as in the stand-in of
-        NCCL."""
-        if name == "broadcast_" and arguments[2] == self.rank_in(arguments[1]):
-            return [self.hosted(one) for one in arguments[0]]
-        self.here.origin = RECEIVED
-        if name == "allgather_":
-            return [self.hosted(own).clone() for outputs, own in zip(arguments[0], arguments[1]) for _ in outputs]
-        if name == "_allgather_base_":
-            own = self.hosted(arguments[1]).reshape(-1)
-            return [own.repeat(arguments[0].numel() // own.numel()).reshape(arguments[0].shape)]
-        if name in ("broadcast_", "allreduce_"):
-            return [self.hosted(one) for one in arguments[0]]
-        return None
+    def collect(self, operator, arguments, named):
+        """A collective of one rank alone. What it has itself stands for what the others send."""
+        name, group = operator._opname, self.group_of((*arguments, *named.values()))
+        rank, size = group.rank(), group.size()
+        sends = size == 1 or _base(name) == "broadcast" and arguments[2 if name == "broadcast_" else 1] == rank
+        with self.torch._C._ExcludeDispatchKeyGuard(self.keys):
+            self.shadows.look_where()
+            rows = collectives.rows(name, arguments, rank)
+            values = [self.of_own(own) for _, own, _ in rows or ()]
+            result = operator(*arguments, **named)
+            results = self.tensors_of([result])
+            rows = [(next(results) if to is None else to, own, part) for to, own, part in rows or ()]
+            for one in self.on_device([to for to, _, _ in rows]) or self.written(operator, arguments, named):
+                self.shadows.forget(one)
+            for (to, own, part), (value, origin) in zip(rows, values):
+                self.here.origin = origin if sends else max(origin, RECEIVED)
+                with contextlib.suppress(LookupError), self.quietly():
+                    value = collectives.filled(value, to, part, size)
+                    if to.is_cuda:
+                        self.keep([value], [to], [], is_fresh=to is not own)
+                    elif not sends:  # the host may read it at once, without the driver
+                        to.copy_(value)
+                        ranks.say_received()
+            return result
+
+    def of_own(self, tensor):
+        """Its values before a collective, and their origin; None: they are unknown, or too many."""
+        self.here.origin = KNOWN
+        try:
+            with self.quietly():
+                return self.copied(self.hosted(tensor)), self.here.origin
+        except LookupError:
+            return None, KNOWN
+
+    def group_of(self, arguments):
+        distributed = self.torch._C._distributed_c10d
+        for one in arguments:
+            if isinstance(one, self.torch.ScriptObject) and "ProcessGroup" in str(one._type()):
+                return distributed.ProcessGroup.unbox(one)
+        name = [one for one in arguments if isinstance(one, str)][-1]
+        return distributed._resolve_process_group(name)
 
     def exchange(self, operator, arguments, named):
         """The stand-in of NCCL exchanges small data between the ranks: it gets this rank's from the driver."""
@@ -481,6 +511,8 @@ class _Follower:
             for one in self.written(operator, arguments, named):
                 self.shadows.forget(one)
             result = operator(*arguments, **named)
+            small += [one for one in self.on_device([result]) if operator.namespace == "_c10d_functional"
+                      and 0 < one.numel() * one.element_size() <= EXCHANGED_MOST]
             self.awaited += small
             if not self.groups:
                 self.take_exchanged()
@@ -512,9 +544,6 @@ class _Follower:
                 self.take_exchanged()
 
         module._coalescing_manager = _coalescing_manager
-
-    def rank_in(self, group):
-        return self.torch._C._distributed_c10d.ProcessGroup.unbox(group).rank()
 
     # ---- answers for the driver ----
 
@@ -592,6 +621,8 @@ def start(torch, after_import):
         driver.softgpu_known.argtypes = [ctypes.c_uint64, ctypes.c_void_p, ctypes.c_uint64]
         driver.softgpu_put.argtypes, driver.softgpu_put.restype = [*driver.softgpu_known.argtypes, ctypes.c_int], None
         after_import("torch.distributed.distributed_c10d", follower.follow_groups)
+    after_import("torch.distributed._functional_collectives",
+                 lambda module: setattr(follower, "waiting", getattr(module, "AsyncCollectiveTensor", None)))
     follower.register()
     begin = threading.Thread._bootstrap_inner
 

@@ -129,6 +129,43 @@ if flag.item():  # line 8
         # With the world's communicator alone.
         self.assertIn("context and libraries take another 1.19 GiB", result.stderr)
 
+    def test_each_way_to_hear_of_others_is_listed(self):
+        """Tensors of the device and the CPU, objects, the store: counts add up, and each line is listed."""
+        program = self.folder / "heard.py"
+        program.write_text("""import torch, torch.distributed as dist
+import torch.distributed._functional_collectives as functional
+dist.init_process_group("nccl")
+rank, world, cpu = dist.get_rank(), dist.get_world_size(), dist.new_group(backend="gloo")
+own, got, all = torch.tensor([rank, 5], device="cuda") * 2, torch.empty(2, dtype=torch.long, device="cuda"), [None] * world
+def told(*of): print(*of)
+dist.all_to_all_single(got, own); told(got.tolist())  # line 7
+lengths = torch.bincount(torch.randn(64, 8, device="cuda").argmax(1) % world, minlength=world)
+dist.all_to_all_single(got, lengths)
+rows = torch.empty(int(got.sum()), 4, device="cuda")  # line 10
+dist.all_to_all_single(rows, torch.randn(64, 4, device="cuda"), got.tolist(), lengths.tolist())
+x = functional.all_gather_tensor(own, 0, dist.group.WORLD); told(len(rows), x.tolist(), x.sum().item())  # line 12
+dist.reduce_scatter_tensor(got[:1], own); told(got[:1].tolist())  # line 13
+there = [torch.zeros(1, dtype=torch.long) for _ in range(world)]
+dist.all_gather(there, torch.tensor([rank + 3]), group=cpu); told([one.item() for one in there])  # line 15
+dist.all_gather_object(all, rank); told(all)  # line 16
+dist.broadcast_object_list(all, src=0)  # line 17
+store = dist.distributed_c10d._get_default_store()
+told(int(store.get("size")))  # line 19
+store.add("here", 1)  # line 20
+while store.add("here", 0) < world:
+    pass
+alone = torch.tensor([rank], device="cuda")
+dist.all_reduce(alone, group=[dist.new_group([each]) for each in range(world)][rank]); told(alone.item())
+dist.barrier()
+""")
+        result = self.plan("--world-size", 2, "--rank", 1, "-o", "plan.mp", "--", sys.executable, program)
+        self.assertEqual(result.stdout, "[10, 10]\n64 [2, 10, 2, 10] 24\n[10]\n[4, 4]\n[1, 1]\n0\n1\n")
+        read = {frame["line"]: one["origin"] for one in harness.answer("info", self.folder / "plan.mp")["plan"]["read_backs"]
+                for frame in one["stack"] if str(frame.get("file")).endswith("heard.py")}
+        self.assertEqual({line: read.get(line) for line in (7, 10, 12, 13, 15, 16, 17, 19, 20)},
+                         dict.fromkeys((7, 10, 12, 13, 15, 16, 17, 19, 20), "received"))
+        self.assertNotIn(24, read)
+
     def test_stages_of_a_pipeline(self):
         """More ranks than one root of NCCL serves; groups of the CPU; objects that stages send each other."""
         result = self.plan("--world-size", 512, "--rank", "all", "--json", "--", sys.executable, PIPELINE)
