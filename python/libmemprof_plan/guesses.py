@@ -103,7 +103,9 @@ def of(torch, known):
             except LookupError:
                 chances = arguments[0]
             chances = known(chances) if isinstance(chances, torch.Tensor) else chances
-            return [selected(tuple(results[0].shape)) if chances is None else uniform(results[0]) < chances], chances is None
+            if chances is not None:
+                return [uniform(results[0]) < chances], False
+            return [selected(tuple(results[0].shape))], True
         if results[0].dtype is not torch.bool:
             raise LookupError
         if name in CHECKS:

@@ -240,7 +240,8 @@ def answer_objects(distributed, alone):
 
     def arrives(call, source=None):
         """`source`: the rank in the group that sends; None: all do."""
-        if alone and source != distributed.get_rank(call.get("group")) and distributed.get_world_size(call.get("group")) > 1:
+        group = call.get("group")
+        if alone and source != distributed.get_rank(group) and distributed.get_world_size(group) > 1:
             say_received()
 
     def root(call):

@@ -147,19 +147,21 @@ static enum mp_status check_room(const struct mp_plan_device *device, struct mp_
 
 #define NAME_ROOM 128
 
-/* The letters of a name that matter: "NVIDIA GeForce RTX 4090" is "rtx4090". */
+/* The letters of a name that matter: "NVIDIA GeForce RTX 4090" is "rtx4090", "a100:40" and "A100-40GB" are "a10040". */
 static void reduce(char to[NAME_ROOM], const char *name, size_t length)
 {
     static const char *const left_out[] = {"nvidia", "geforce", "tesla"};
     size_t used = 0;
     for (size_t i = 0; i < length && used + 1 < NAME_ROOM; i++)
-        if (!strchr(" -_,", name[i])) to[used++] = (char)tolower((unsigned char)name[i]);
+        if (!strchr(" -_,:/()", name[i])) to[used++] = (char)tolower((unsigned char)name[i]);
     to[used] = '\0';
     for (size_t i = 0; i < sizeof left_out / sizeof *left_out; i++) {
         char *found = strstr(to, left_out[i]);
         size_t size = strlen(left_out[i]);
         if (found && found[size]) memmove(found, found + size, strlen(found + size) + 1);
     }
+    used = strlen(to);
+    if (used > 2 && !strcmp(to + used - 2, "gb") && isdigit((unsigned char)to[used - 3])) to[used - 2] = '\0';
 }
 
 /* How far a name is from the nearest one of the device's names; 0: it is one of them. */

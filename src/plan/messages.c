@@ -153,8 +153,9 @@ static uint64_t autotuning_bytes(const struct mp_model *model, uint16_t track)
     return bytes;
 }
 
-/* Prints "parameters 5.6 GiB, activations 38.9 GiB, ..." and the time. Returns the bytes of parameters. */
-static uint64_t print_peak(const struct mp_model *model, uint16_t track)
+/* Prints "parameters 5.6 GiB, activations 38.9 GiB, ..." and the time. Returns the bytes of parameters. `stepped`:
+ * steps are marked; inferred ones say nothing about a program that made none. */
+static uint64_t print_peak(const struct mp_model *model, uint16_t track, bool stepped)
 {
     struct mp_peak peak;
     struct mp_peak_query ask = {
@@ -172,7 +173,7 @@ static uint64_t print_peak(const struct mp_model *model, uint16_t track)
         if (!strcmp(name, "parameters")) parameters = one->bytes;
     }
     char step[48] = "";
-    if (peak.step) snprintf(step, sizeof step, ", in step %u", peak.step);
+    if (peak.step && stepped) snprintf(step, sizeof step, ", in step %u", peak.step);
     if (text.size)
         mp_message("at the peak (%s%s%s%s): %.*s", mp_format_duration(moment, peak.ns), step, peak.phase ? ", " : "",
                    peak.phase ? peak.phase : "", (int)text.size, (const char *)text.data);
@@ -308,9 +309,10 @@ static void print_fit_of_xla(const struct mp_plan_xla *xla, bool failed)
                    mp_format_bytes(output, xla->output), mp_format_bytes(temporaries, xla->temporaries));
 }
 
-/* Prints whether the program fits. `failed`: the command failed, so later needs are unknown. */
+/* Prints whether the program fits. `failed`: the command failed, so later needs are unknown. `who`: the rank that
+ * decides, "rank 1"; "": there are no ranks. */
 static void print_fit(const struct mp_plan_outcome *outcome, const struct mp_plan_device *device,
-                      const struct mp_plan *plan, bool failed)
+                      const struct mp_plan *plan, bool failed, const char *who)
 {
     struct mp_buffer unknown = {0};
     for (size_t i = 0; i < plan->estimated.count; i++)
@@ -328,19 +330,19 @@ static void print_fit(const struct mp_plan_outcome *outcome, const struct mp_pla
         return;
     }
     if ((outcome->fits && failed) || (outcome->waited && !outcome->ooms && !outcome->over))
-        mp_message("unknown whether it fits: until %s, it reserved %s and allocated %s at the peak",
-                   outcome->waited ? plan->waited.name : "it failed", reserved, allocated);
+        mp_message("unknown whether it fits: until %s, %s reserved %s and allocated %s at the peak",
+                   outcome->waited ? plan->waited.name : "it failed", *who ? who : "it", reserved, allocated);
     else if (outcome->fits)
-        mp_message("fits, with %s to spare: reserved %s, allocated %s at the peak%s",
-                   mp_format_bytes(room, device->total - needed), reserved, allocated,
+        mp_message("fits, with %s to spare: %s%sreserved %s, allocated %s at the peak%s",
+                   mp_format_bytes(room, device->total - needed), who, *who ? " " : "", reserved, allocated,
                    plan->stepped || !plan->has_torch ? "" : "; no optimizer stepped");
     else if (outcome->ooms)
-        mp_message("does not fit: memory ran out %lu %s%s, with %s reserved and %s allocated at the peak",
-                   outcome->ooms, outcome->ooms == 1 ? "time" : "times", failed ? "" : " (the command went on)",
-                   reserved, allocated);
+        mp_message("does not fit: memory ran out %lu %s%s%s%s, with %s reserved and %s allocated at the peak",
+                   outcome->ooms, outcome->ooms == 1 ? "time" : "times", *who ? " on " : "", who,
+                   failed ? "" : " (the command went on)", reserved, allocated);
     else
-        mp_message("does not fit, by %s: reserved %s, allocated %s at the peak", mp_format_bytes(room, outcome->over),
-                   reserved, allocated);
+        mp_message("does not fit, by %s: %s%sreserved %s, allocated %s at the peak",
+                   mp_format_bytes(room, outcome->over), who, *who ? " " : "", reserved, allocated);
     mp_message("%scontext and libraries take another %s (estimated)%s",
                plan->has_torch ? "allocated and reserved are PyTorch's own; " : "", other, mp_buffer_text(&unknown));
     mp_buffer_free(&unknown);
@@ -460,11 +462,12 @@ static bool weights_fill(const struct mp_plan_outcome *outcome, uint64_t paramet
 
 /* Prints what the plan of a program says. Returns whether its weights alone fill the memory. */
 static bool print_program(const struct mp_model *model, const struct mp_plan_outcome *outcome,
-                          const struct mp_plan_device *device, const struct mp_plan *plan, int exit_status)
+                          const struct mp_plan_device *device, const struct mp_plan *plan, int exit_status,
+                          const char *who)
 {
-    print_fit(outcome, device, plan, exit_status);
+    print_fit(outcome, device, plan, exit_status, who);
     uint64_t room = device->total - device->context;
-    uint64_t parameters = plan->xla.limit ? 0 : print_peak(model, find_track(model));
+    uint64_t parameters = plan->xla.limit ? 0 : print_peak(model, find_track(model), plan->stepped);
     bool filled = weights_fill(outcome, parameters, room);
     char taken[MP_UNIT_TEXT], all[MP_UNIT_TEXT];
     if (filled)
@@ -504,7 +507,11 @@ static bool print_one(const struct mp_collector_result *result, size_t worst, co
         mp_message("planned on %s (%s for the program; %snothing was computed)", device->key,
                    mp_format_bytes(room, device->total - device->context),
                    mp_plan_framework(&plan, framework, sizeof framework));
-        if (!server.size) filled = print_program(model, &outcome, device, &plan, result->exit_status);
+        char who[32] = "";
+        const struct mp_member *member = &result->recordings.at[worst].member;
+        if (result->recordings.count > 1 && mp_member_knows(member, MP_MEMBER_RANK))
+            snprintf(who, sizeof who, "rank %llu", (unsigned long long)mp_member_number(member, MP_MEMBER_RANK));
+        if (!server.size) filled = print_program(model, &outcome, device, &plan, result->exit_status, who);
         if (mp_plan_device_is_estimate(device))
             mp_message("no %s was read: its total of %s is an %s", device->key, mp_format_bytes(room, device->total),
                        device->source);
@@ -513,6 +520,8 @@ static bool print_one(const struct mp_collector_result *result, size_t worst, co
         mp_message(
             server.size                             ? "%s.   Next: memprof report %s"
             : !plan.has_torch && !*plan.xla.version ? "%s.   Next: memprof report %s"
+            : outcome.waited || (result->exit_status && !outcome.ooms && !outcome.over)
+                ? "%s.   Next: mend what failed, and plan again; memprof report %s shows what was planned until then"
             : outcome.fits ? "%s.   Next: memprof report %s, or memprof plan --size batch=N for the largest batch"
             : filled ? "%s.   Next: the same command with a larger --device; memprof plan --device list names them"
                      : "%s.   Next: the same command with plan --advise, which plans the changes that may "

@@ -83,7 +83,8 @@ class Plan(unittest.TestCase):
         self.assertTrue(all(" GiB  " in line and "; total: " in line for line in listed))
         total = {line.split()[0]: float(line.split()[1]) for line in listed}
         for name, key in (("4090", "rtx4090"), ("RTX 4090", "rtx4090"), ("NVIDIA GeForce RTX 5080", "rtx5080"),
-                          ("H100", "h100-80gb"), ("A10G", "a10g"), ("NVIDIA L40S", "l40s")):
+                          ("H100", "h100-80gb"), ("A10G", "a10g"), ("NVIDIA L40S", "l40s"),
+                          ("a100:40", "a100-40gb"), ("H100-80", "h100-80gb")):
             whole = int(self.plan("--device", name, arguments=["0"]).stdout.split()[0])
             self.assertAlmostEqual(whole / GIB, total[key], 2, name)
         for name, near in (("4070x", "rtx4070"), ("rtx409", "rtx4090"), ("h10", "h100-80gb"), ("24", "t4")):

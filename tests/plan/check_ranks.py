@@ -93,7 +93,7 @@ rank = int(os.environ["LOCAL_RANK"])
 torch.empty((800 << 30) if rank == 1 else 10 << 30, dtype=torch.uint8, device=f"cuda:{rank}")
 """)
         result = self.plan("--devices", 2, "-o", "run/", "--", "torchrun", "--nproc_per_node", 2, program, status=1)
-        self.assertIn("does not fit: memory ran out 1 time, with 0 B reserved", result.stderr)
+        self.assertIn("does not fit: memory ran out 1 time on rank 1, with 0 B reserved", result.stderr)
 
     @unittest.skipUnless(os.environ.get("MEMPROF_TEST_LONG"), "the short form leaves this out: a rank waits for a minute")
     def test_a_rank_that_never_comes(self):
@@ -106,7 +106,7 @@ if dist.get_rank() == 0:
     dist.all_reduce(x)
 """)
         result = self.plan("--devices", 2, "-o", "run/", "--", "torchrun", "--nproc_per_node", 2, program)
-        self.assertIn("unknown whether it fits: until rank 0 waited in vain for rank 1", result.stderr)
+        self.assertIn("unknown whether it fits: until rank 0 waited in vain for rank 1, rank 0 reserved", result.stderr)
         self.assertIn("rank 0 waited in vain for rank 1 (60 s): never.py:6  dist.all_reduce(x)", result.stderr)
 
     def test_what_others_send_is_not_known(self):
