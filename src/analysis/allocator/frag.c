@@ -61,21 +61,26 @@ static void try_remedies(const struct mp_model *model, const struct mp_torch_his
     if (frag->oom.device_free == MP_BYTES_UNKNOWN && !frag->oom.would_fit.count) frag->oom.tried = false;
 }
 
-/* Bytes of this track that kept growing until the out-of-memory. */
-static enum mp_status find_leaking(const struct mp_model *model, const struct mp_frag *frag, uint64_t *bytes,
-                                   struct mp_error *error)
+/* What kept growing on this track until the out-of-memory. */
+struct growth {
+    uint64_t leaking; /* bytes of leaks */
+    double each_step; /* by which leaks, and what may be none, grew in a step */
+};
+
+static enum mp_status find_growth(const struct mp_model *model, const struct mp_frag *frag, struct growth *growth,
+                                  struct mp_error *error)
 {
     struct mp_window window = {.last = frag->events, .to_ns = frag->ns};
     const struct mp_leaks_query query = {
         frag->track, window, {.by = MP_GROUP_STACK, .sort = MP_SORT_GROWTH}, NULL, NULL};
     struct mp_leaks leaks;
     enum mp_status status = mp_leaks_find(model, &query, &leaks, error);
-    *bytes = 0;
     if (status) return status;
-    for (size_t i = 0; i < leaks.findings.count; i++)
-        if (mp_leak_is_leak(&leaks.findings.at[i]) && leaks.findings.at[i].track == frag->track &&
-            leaks.findings.at[i].confidence != MP_LEAK_POSSIBLE)
-            *bytes += leaks.findings.at[i].bytes;
+    mp_vec_each (const struct mp_leak_finding, finding, &leaks.findings) {
+        if (finding->track != frag->track || !mp_leak_is_leak(finding)) continue;
+        growth->each_step += finding->bytes_per_step;
+        growth->leaking += finding->confidence != MP_LEAK_POSSIBLE ? finding->bytes : 0;
+    }
     mp_leaks_free(&leaks);
     return MP_OK;
 }
@@ -137,9 +142,9 @@ static uint64_t highest_before(const struct mp_model *model, uint16_t track, uin
     return highest;
 }
 
-/* Finds whether live blocks alone fill the memory. A program that had more live at an earlier time runs on if the
- * request finds a place. */
-static void find_further(const struct mp_model *model, struct mp_frag *frag)
+/* Finds whether live blocks alone fill the memory, or would with one more step. A program that had more live at an
+ * earlier time runs on if the request finds a place. */
+static void find_further(const struct mp_model *model, const struct growth *growth, struct mp_frag *frag)
 {
     struct mp_frag_oom *oom = &frag->oom;
     oom->further = MP_BYTES_UNKNOWN;
@@ -148,7 +153,8 @@ static void find_further(const struct mp_model *model, struct mp_frag *frag)
     if (free_bytes < oom->requested) return;
     oom->further = free_bytes - oom->requested;
     bool rises = held + oom->requested > highest_before(model, frag->track, oom->event);
-    oom->full = rises && mp_torch_is_full(held, frag->reserved + oom->device_free);
+    oom->full = rises &&
+                (mp_torch_is_full(held, frag->reserved + oom->device_free) || growth->each_step > (double)oom->further);
     oom->scarce = rises && oom->further < oom->requested;
 }
 
@@ -158,17 +164,17 @@ static void find_further(const struct mp_model *model, struct mp_frag *frag)
  * Fragmentation: a setting would fit the request. Another process. Capacity. `least` and `most` bound the device's free
  * memory if it is unknown: 0, and just below the segment that would have served the request. If less than half of the
  * request was free inside the allocator, the cause is capacity all the same. */
-static enum mp_status find_cause(const struct mp_model *model, const struct mp_torch_history *history,
-                                 struct mp_frag *frag, struct mp_error *error)
+static void find_cause(const struct mp_model *model, const struct mp_torch_history *history,
+                       const struct growth *growth, struct mp_frag *frag)
 {
     struct mp_frag_oom *oom = &frag->oom;
     bool on_host = !strcmp(mp_track_device(model, frag->track), "cpu"), known = oom->device_free != MP_BYTES_UNKNOWN;
-    uint64_t asked = mp_torch_segment_bytes(&history->settings, oom->requested), leaking;
+    uint64_t asked = mp_torch_segment_bytes(&history->settings, oom->requested);
     uint64_t total = total_of(model, frag->track), free_bytes = on_host ? 0 : free_inside(model, frag);
     uint64_t held = frag->known ? frag->reserved : frag->allocated;
     oom->exceeds_device = total != MP_BYTES_UNKNOWN && oom->requested > total;
     oom->cause = oom->exceeds_device ? MP_OOM_CAPACITY : MP_OOM_UNKNOWN;
-    if (oom->exceeds_device || free_bytes == MP_BYTES_UNKNOWN) return MP_OK;
+    if (oom->exceeds_device || free_bytes == MP_BYTES_UNKNOWN) return;
     if (history->settings.expandable && oom->requested > MP_TORCH_SMALL)
         asked += history->settings.large_segment; /* an expandable segment grows by whole large segments */
     uint64_t least = known ? oom->device_free : 0, most = asked - 1, room = mp_torch_room(model, frag->track, held);
@@ -177,20 +183,18 @@ static enum mp_status find_cause(const struct mp_model *model, const struct mp_t
                    mp_torch_expandable_room(&history->settings, total, oom->requested) < oom->requested;
     if ((known && least >= asked) || bounded) {
         oom->cause = MP_OOM_LIMIT;
-        return MP_OK;
+        return;
     }
     bool covered = free_bytes + least >= oom->requested;
     if (covered && !oom->full) {
         if (!oom->scarce) oom->cause = MP_OOM_FRAGMENTATION;
-        return MP_OK;
+        return;
     }
-    enum mp_status status = find_leaking(model, frag, &leaking, error);
-    if (status) return status;
     uint64_t missing = covered ? oom->requested : oom->requested - free_bytes - least;
     bool others_known = total != MP_BYTES_UNKNOWN && frag->known && known;
     uint64_t own = held + least + planned_outside(model);
     uint64_t others = others_known && total > own ? total - own : 0;
-    if (leaking >= missing)
+    if (growth->leaking >= missing)
         oom->cause = MP_OOM_LEAK;
     else if (oom->would_fit.count)
         oom->cause = MP_OOM_FRAGMENTATION;
@@ -198,7 +202,6 @@ static enum mp_status find_cause(const struct mp_model *model, const struct mp_t
         oom->cause = MP_OOM_OTHER_PROCESS;
     else if (known || oom->full || free_bytes + most < oom->requested || free_bytes < oom->requested / 2)
         oom->cause = MP_OOM_CAPACITY;
-    return MP_OK;
 }
 
 static void count_ooms(const struct mp_model *model, struct mp_frag *frag)
@@ -219,21 +222,24 @@ static enum mp_status frag_judge_oom(const struct mp_model *model, const struct 
     struct mp_frag_oom *oom = &frag->oom;
     const struct mp_model_note *note = &model->notes.at[model->events.subject[oom->event]];
     uint32_t index;
+    struct growth growth = {0};
+    enum mp_status status = find_growth(model, frag, &growth, error);
+    if (status) return status;
     const struct mp_torch_step *step = step_of(history, oom->event, &index);
     oom->ns = model->events.time_ns[oom->event];
     oom->requested = note->bytes;
     oom->stack = note->stack;
     oom->device_free = step && history->traced ? step->address : free_outside(model, frag->track, oom->event);
     count_ooms(model, frag);
-    find_further(model, frag);
+    find_further(model, &growth, frag);
     if (step && frag->known && !oom->full) try_remedies(model, history, index, frag);
-    enum mp_status status = find_cause(model, history, frag, error);
-    if (oom->cause != MP_OOM_LIMIT) return status;
+    find_cause(model, history, &growth, frag);
+    if (oom->cause != MP_OOM_LIMIT) return MP_OK;
     oom->would_fit.count = 0;
     oom->full = false;
     oom->further = MP_BYTES_UNKNOWN;
     oom->tried = false;
-    return status;
+    return MP_OK;
 }
 
 const char *mp_oom_cause_name(enum mp_oom_cause cause)

@@ -483,12 +483,29 @@ class OutOfMemory(Written):
                 allocator.malloc(11 * MIB, 0)
                 for handle in held:
                     allocator.free(handle)
+        self.assertEqual(self.autopsy_of_steps(allocator, marks)["cause"], "leak")
+
+    def test_a_leak_that_the_next_step_cannot_add_to(self):
+        """Its blocks leave 258 MiB free in pieces, enough for the request, and grow by 300 MiB a step."""
+        allocator, marks = naive_allocator.Allocator(4680 * MIB, 1 << 40, {}), []
+        for handle in [allocator.malloc(8 * MIB, 0) for block in range(48)][1::2]:
+            allocator.free(handle)
+        with self.assertRaises(naive_allocator.OutOfMemory):
+            for step in range(1000):
+                marks.append((len(allocator.trace), step))
+                for block in range(10):
+                    allocator.malloc(30 * MIB, 0)
+        oom = self.autopsy_of_steps(allocator, marks)
+        self.assertEqual((oom["cause"], oom["would_fit"], oom["further_bytes"]), ("leak", None, 258 * MIB))
+
+    def autopsy_of_steps(self, allocator, marks):
+        """`marks`: (place in the trace, number) of each step."""
         notes = []
         for at, step in marks:
             notes += [{"stage": stage, "name": f"ProfilerStep#{step}", "device": 0, "time_us": time}
                       for stage, time in (("END", 10**15 + at - 1), ("START", 10**15 + at))][step == 0:]
         notes = [dict(note, name=f"ProfilerStep#{int(note['name'][13:]) - (note['stage'] == 'END')}") for note in notes]
-        self.assertEqual(self.autopsy(allocator, {}, external_annotations=notes)["oom"]["cause"], "leak")
+        return self.autopsy(allocator, {}, external_annotations=notes)["oom"]
 
     def test_what_did_not_fit_without_free_memory_proves_nothing(self):
         """The device may have had more free memory, so memprof does not claim that no setting fits."""
