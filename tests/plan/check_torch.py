@@ -379,6 +379,23 @@ class OutOfMemory(bed.TestCase):
         self.assertEqual((leaks["steps"]["source"], leaks["verdict"]), ("inferred", "unknown"))
         self.assertIn("no module ran yet", leaks["reason"])
 
+    def test_no_checkpoints_for_forwards_that_no_backward_follows(self):
+        """An evaluation collects outputs, and so their graphs, until memory is full."""
+        text = ("import torch\nfrom torch import nn\n"
+                "class Block(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+                "        self.up, self.down = nn.Linear(256, 1024), nn.Linear(1024, 256)\n"
+                "    def forward(self, x):\n        y = torch.relu(self.up(x))\n        return x + self.down(y.square())\n"
+                "net = nn.Sequential(*[Block() for _ in range(8)]).cuda()\noptimizer = torch.optim.SGD(net.parameters(), 0.1)\n"
+                "def rows():\n    return torch.rand(2048, 256).cuda()\n"
+                "for step in range(6):\n    net(rows()).mean().backward()\n    optimizer.step()\n    optimizer.zero_grad()\n"
+                "def evaluate():\n    outputs = []\n    for _ in range(100):\n        outputs.append(net(rows()))\n"
+                "    return torch.cat(outputs)\nevaluate()\n")
+        run = self.execute(text, how="plan", options=["--device", "4GiB"], status=1)
+        self.assertEqual(harness.answer("frag", run.path)["oom"]["cause"], "capacity")
+        change, *others = harness.answer("advise", run.path)["changes"]
+        self.assertEqual(change["pattern"], "no_grad")
+        self.assertNotIn("checkpoint", {other["pattern"] for other in others})
+
     def test_checkpoints_for_a_forward_that_does_not_fit(self):
         """No backward was recorded. The changed program ends, and its forward alone needs what the row says."""
         text = ("import sys, torch\nfrom torch import nn\nfrom torch.utils.checkpoint import checkpoint\n"

@@ -351,15 +351,16 @@ static bool is_in(const char *path, const char *named)
 }
 
 /* Drops leaks whose blocks a change of no_grad frees, too, and what the variable holds that it names: it removes
- * the cause. */
+ * the cause. Where memory ran out before a backward, drops checkpoints that free most of its blocks: none follows. */
 static void drop_graphs(struct mp_advise *advise, size_t blocks)
 {
     unsigned char *freed = mp_alloc_zeroed(blocks + 1, 1);
     const char *named = NULL; /* there is at most one such change */
-    size_t kept = 0;
+    size_t kept = 0, all = 0;
     mp_vec_each (const struct mp_change, change, &advise->changes) {
         if (change->pattern != MP_CHANGE_NO_GRAD) continue;
         named = change->variable;
+        all = change->edits.ends.count;
         mp_vec_each (const struct mp_edit_end, end, &change->edits.ends)
             freed[end->block] = 1;
     }
@@ -369,6 +370,8 @@ static void drop_graphs(struct mp_advise *advise, size_t blocks)
         mp_vec_each (const struct mp_edit_end, end, &change->edits.ends)
             others += !freed[end->block];
         if ((change->pattern == MP_CHANGE_LEAK && others * COVERED < change->edits.ends.count) ||
+            (change->pattern == MP_CHANGE_CHECKPOINTING && change->before_backward && all &&
+             (change->edits.ends.count - others) * 2 >= all) ||
             ((change->pattern == MP_CHANGE_KEPT_GRAPH || change->pattern == MP_CHANGE_IDLE_VARIABLE) &&
              is_in(change->variable, named)))
             free_change(change);

@@ -5,6 +5,7 @@
 
 #include "analysis/advise/module_calls.h"
 #include "analysis/holders/holders.h"
+#include "base/intern.h"
 #include "base/map.h"
 #include "base/memory.h"
 #include "base/search.h"
@@ -279,30 +280,36 @@ static void look_at_pass(struct finder *f, size_t turn)
     f->evaluation.stack = caller(f, first);
 }
 
-/* Names the variable through which the looks found most bytes of the graphs. */
+/* Names the variable through which the looks found at least half of the graphs' bytes. */
 static void name_holder(struct finder *f)
 {
     const struct mp_model *model = f->model;
-    struct mp_map sums = {0}; /* by string of a path: bytes */
-    uint64_t most = 0;
+    struct mp_intern variables = {0};
+    struct mp_map sums = {0}; /* by number of a variable: bytes */
+    uint64_t most = 0, all = 0;
     const char *best = NULL;
     unsigned char *ends = mp_alloc_zeroed(model->blocks.count + 1, 1);
-    mp_vec_each (const struct mp_edit_end, end, &f->evaluation.edits.ends)
+    mp_vec_each (const struct mp_edit_end, end, &f->evaluation.edits.ends) {
+        all += ends[end->block] ? 0 : model->blocks.bytes[end->block];
         ends[end->block] = 1;
+    }
     for (size_t i = 0; i < model->holders.count; i++) {
-        uint32_t block = model->holders.at[i].block, path = model->holders.at[i].path;
+        uint32_t block = model->holders.at[i].block;
+        const char *path = mp_model_text(model, model->holders.at[i].path);
         unsigned kind = model->holders.at[i].kind;
         if (!ends[block] || kind == MP_HOLDER_UNKNOWN || kind == MP_HOLDER_NATIVE || kind == MP_HOLDER_TRACEBACK)
             continue;    /* an error's frames hold what was alive when it came */
         ends[block] = 0; /* a later look finds the same block again */
-        uint64_t *sum = mp_map_at(&sums, (uint64_t)path + 1, NULL);
+        uint64_t variable = mp_intern_add(&variables, path, mp_holder_variable(path));
+        uint64_t *sum = mp_map_at(&sums, variable + 1, NULL);
         *sum += model->blocks.bytes[block];
         if (*sum <= most) continue;
         most = *sum;
-        best = mp_model_text(model, path);
+        best = path;
     }
-    if (best) f->evaluation.variable = mp_text_copy_part(best, mp_holder_variable(best));
+    if (best && most * 2 >= all) f->evaluation.variable = mp_text_copy_part(best, mp_holder_variable(best));
     mp_map_free(&sums);
+    mp_intern_free(&variables);
     free(ends);
 }
 

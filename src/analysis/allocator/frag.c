@@ -64,7 +64,8 @@ static void try_remedies(const struct mp_model *model, const struct mp_torch_his
 /* What kept growing on this track until the out-of-memory. */
 struct growth {
     uint64_t leaking; /* bytes of leaks */
-    double each_step; /* by which leaks, and what may be none, grew in a step */
+    uint64_t grown;   /* and of what may be none, or was kept again and again after the last step */
+    double each_step; /* by which these grew in a step */
 };
 
 static enum mp_status find_growth(const struct mp_model *model, const struct mp_frag *frag, struct growth *growth,
@@ -77,9 +78,11 @@ static enum mp_status find_growth(const struct mp_model *model, const struct mp_
     enum mp_status status = mp_leaks_find(model, &query, &leaks, error);
     if (status) return status;
     mp_vec_each (const struct mp_leak_finding, finding, &leaks.findings) {
-        if (finding->track != frag->track || !mp_leak_is_leak(finding)) continue;
+        bool leaks_on = mp_leak_is_leak(finding);
+        if (finding->track != frag->track || (!leaks_on && finding->why.test != MP_LEAK_BY_REST)) continue;
+        growth->grown += finding->bytes;
         growth->each_step += finding->bytes_per_step;
-        growth->leaking += finding->confidence != MP_LEAK_POSSIBLE ? finding->bytes : 0;
+        growth->leaking += leaks_on && finding->confidence != MP_LEAK_POSSIBLE ? finding->bytes : 0;
     }
     mp_leaks_free(&leaks);
     return MP_OK;
@@ -142,8 +145,14 @@ static uint64_t highest_before(const struct mp_model *model, uint16_t track, uin
     return highest;
 }
 
-/* Finds whether live blocks alone fill the memory, or would with one more step. A program that had more live at an
- * earlier time runs on if the request finds a place. */
+/* True if what grows would soon fill the memory: in the next step, or after a quarter of what it has grown by. */
+static bool fills_soon(const struct growth *growth, uint64_t held, uint64_t further)
+{
+    return growth->each_step > (double)further || (growth->grown * 2 >= held && growth->grown / 4 >= further);
+}
+
+/* Finds whether live blocks alone fill the memory, or soon would. A program that had more live at an earlier time runs
+ * on if the request finds a place. */
 static void find_further(const struct mp_model *model, const struct growth *growth, struct mp_frag *frag)
 {
     struct mp_frag_oom *oom = &frag->oom;
@@ -153,8 +162,8 @@ static void find_further(const struct mp_model *model, const struct growth *grow
     if (free_bytes < oom->requested) return;
     oom->further = free_bytes - oom->requested;
     bool rises = held + oom->requested > highest_before(model, frag->track, oom->event);
-    oom->full = rises &&
-                (mp_torch_is_full(held, frag->reserved + oom->device_free) || growth->each_step > (double)oom->further);
+    oom->full =
+        rises && (mp_torch_is_full(held, frag->reserved + oom->device_free) || fills_soon(growth, held, oom->further));
     oom->scarce = rises && oom->further < oom->requested;
 }
 

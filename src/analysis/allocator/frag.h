@@ -57,12 +57,12 @@ struct mp_frag_oom {
     uint64_t device_free;                     /* MP_BYTES_UNKNOWN */
     uint32_t stack;
     enum mp_oom_cause cause;
-    bool exceeds_device; /* the request is larger than the device's memory */
-    bool full;           /* live blocks alone fill the memory, or would with one more step; no setting is tried */
-    bool scarce;         /* more than ever would be live, and another such request would find no room: if the
-                          * program goes on, no arrangement may do */
-    uint64_t further;    /* at most so many bytes are left after the request, however blocks are arranged;
-                          * MP_BYTES_UNKNOWN */
+    bool exceeds_device;            /* the request is larger than the device's memory */
+    bool full;                      /* live blocks alone fill the memory, or soon would; no setting is tried */
+    bool scarce;                    /* more than ever would be live, and another such request would find no room: if the
+                                     * program goes on, no arrangement may do */
+    uint64_t further;               /* at most so many bytes are left after the request, however blocks are arranged;
+                                     * MP_BYTES_UNKNOWN */
     MP_VEC(const char *) would_fit; /* settings, smallest change first; proved by replay */
     bool tried;                     /* true if enough was known to try settings */
 };

@@ -296,7 +296,7 @@ const char *mp_oom_cause_text(const struct mp_frag_oom *oom)
             "limit: a limit of the program (set_per_process_memory_fraction, expandable_segments_reserve) forbade it",
     };
     if (oom->exceeds_device) return "capacity: the request alone is larger than the device's memory";
-    if (oom->full && oom->cause == MP_OOM_CAPACITY) return "capacity: live blocks alone fill the memory";
+    if (oom->full && oom->cause == MP_OOM_CAPACITY) return "capacity: live blocks alone fill the memory, or soon would";
     if (oom->cause == MP_OOM_UNKNOWN && oom->scarce)
         return "not known, fragmentation or capacity: free memory adds up to this request, but not to another like it";
     return causes[oom->cause];
