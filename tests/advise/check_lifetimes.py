@@ -130,7 +130,10 @@ class Net(nn.Module):
         super().__init__()
         self.embedding, self.body, self.head = nn.Embedding(V, 64), nn.Linear(64, 64), nn.Linear(64, V)
     def forward(self, x):
-        return self.head(torch.tanh(self.body(self.embedding(x))))
+        logits = self.head(torch.tanh(self.body(self.embedding(x))))
+        if form == "loss":  # as transformers' models do
+            nn.functional.cross_entropy(logits.flatten(0, 1), x.flatten())
+        return logits
 def evaluate(model):
     model.eval()
     kept, gathered = [], None
@@ -355,11 +358,11 @@ class Lifetimes(harness.TestCase):
         self.check("recommender", "foreach", ["one_by_one"])
 
     def test_outputs_that_are_joined(self):
-        """Outputs joined from a list, and one after the other. In the list, the loss in chunks or half of the batch
-        would save nothing."""
+        """Outputs joined from a list, and one after the other, also if the network makes a loss behind them (then the replay
+        keeps the first output). In the list, the loss in chunks or half of the batch would save nothing."""
         program, path = self.folder / "program.py", self.folder / "run.mp"
         program.write_text(GATHERS)
-        for form in ("list", "grow"):
+        for form in ("list", "grow", "loss"):
             peaks = []
             for change in "", "reduced":
                 harness.record_whole(path, (bench.PYTHON, program, form, change))
@@ -368,7 +371,7 @@ class Lifetimes(harness.TestCase):
                 self.assertEqual("gathered" in rows, not change, rows)
                 said = said if change else rows["gathered"]["saved_bytes"]
                 self.assertEqual({"chunked_loss", "evaluation_batch"} & rows.keys() if form == "list" and not change else set(), set())
-            self.assertTrue(bench.is_within(said, peaks[0] - peaks[1], 0.06), (form, said, peaks))
+            self.assertTrue(bench.is_within(said, peaks[0] - peaks[1], 0.12 if form == "loss" else 0.06), (form, said, peaks))
 
     def test_smaller_state_and_gradients(self):
         """State in 8 bits, and gradients of some rows, with Adam in lists and one by one."""

@@ -374,15 +374,20 @@ static bool is_about(uint64_t bytes, uint64_t wanted)
     return (bytes > wanted ? bytes - wanted : wanted - bytes) <= wanted / PART_OFF;
 }
 
-/* A block that the program joins, outside of modules: of the same block for earlier batches and the last output of a
- * module, or of a list of such outputs. `living`: by stack. */
-static void look_at_join(struct finder *f, uint32_t block, const struct living *living, uint64_t output)
+/* A block that the program joins, outside of modules: of the same block for earlier batches and an output of a module,
+ * or of a list of such outputs. After the output, a module may have made other blocks, such as a loss. `living`: by
+ * stack. */
+static void look_at_join(struct finder *f, uint32_t block, const struct living *living)
 {
     uint32_t own = f->model->blocks.stack[block], list = 0;
-    uint64_t whole = f->model->blocks.bytes[block];
-    bool grows = living[own].count == 1 && living[own].bytes < whole && is_about(output, whole - living[own].bytes);
-    for (uint32_t i = 1; !grows && !list && i < f->model->stacks.count; i++)
-        if (living[i].count > 2 && living[i].is_output && is_about(living[i].bytes, whole)) list = i;
+    uint64_t whole = f->model->blocks.bytes[block],
+             added = living[own].count == 1 && living[own].bytes < whole ? whole - living[own].bytes : 0;
+    bool grows = false;
+    for (uint32_t i = 1; !grows && !list && i < f->model->stacks.count; i++) {
+        if (!living[i].is_output || !living[i].count) continue;
+        grows = added > NUMBER_MOST && is_about(living[i].bytes / living[i].count, added);
+        if (!grows && living[i].count > 2 && is_about(living[i].bytes, whole)) list = i;
+    }
     if (!grows && !list) return;
     f->joined[list] = list > 0;
     f->gathered.stack = own;
@@ -394,7 +399,6 @@ static void find_gathered(struct finder *f)
 {
     const struct mp_model_blocks *blocks = &f->model->blocks;
     struct living *living = mp_alloc_zeroed(f->model->stacks.count + 1, sizeof *living);
-    uint64_t output = 0;
     for (uint32_t event = 0; event < f->model->events.count; event++) {
         uint32_t block = f->model->events.subject[event];
         bool begins = is_ours(f, event), dies = f->model->events.type[event] == MP_EVENT_FREE;
@@ -403,11 +407,8 @@ static void find_gathered(struct finder *f)
         struct living *of = &living[blocks->stack[block]];
         if (begins && f->facts->of_stack[blocks->stack[block]] & MP_FACT_JOINS && blocks->bytes[block] > NUMBER_MOST &&
             mp_phase_of_block(f->phases, f->model, block) == MP_PHASE_OUTSIDE)
-            look_at_join(f, block, living, output);
-        if (begins && mp_model_module(f->model, block)) {
-            of->is_output = true;
-            output = blocks->bytes[block];
-        }
+            look_at_join(f, block, living);
+        of->is_output |= begins && mp_model_module(f->model, block);
         of->count += begins ? 1 : (uint32_t)-1;
         of->bytes += begins ? blocks->bytes[block] : -blocks->bytes[block];
     }
