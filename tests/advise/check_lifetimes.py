@@ -167,6 +167,24 @@ main()
 """
 
 
+HOLDS_LOGITS = """
+import sys, torch
+from torch import nn
+embed, head = nn.Embedding(4000, 32), nn.Linear(32, 4000, bias=False)
+optimizer = torch.optim.SGD([*embed.parameters(), *head.parameters()], 0.1)
+for step in range(8):
+    tokens = torch.randint(0, 4000, (256,))
+    logits = head(torch.tanh(embed(tokens)))
+    loss = nn.functional.cross_entropy(logits, tokens)
+    if sys.argv[1] == "frees":
+        del logits
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    if sys.argv[1] == "keeps":
+        del logits
+"""
+
 SERVER = """
 import sys, torch
 def serve(kept):
@@ -296,6 +314,17 @@ class Lifetimes(harness.TestCase):
         harness.record_whole(path, (bench.PYTHON, program))
         changes = harness.answer("advise", path, *KINDS)["changes"]
         self.assertNotIn("held_variables", [change["pattern"] for change in changes])
+
+    def test_a_variable_of_steps_that_no_look_saw(self):
+        """The log says of each step's block that nothing reads it again. A look saw only one of them."""
+        program, peaks, path = self.folder / "program.py", {}, self.folder / "run.mp"
+        program.write_text(HOLDS_LOGITS)
+        for what in ("frees", "keeps"):
+            harness.record_whole(path, (bench.PYTHON, program, what), "--force", "--operators")
+            peaks[what] = harness.answer("peak", path)["peak_bytes"]
+        row, = (row for row in harness.answer("advise", path)["changes"] if row["pattern"] == "idle_variable")
+        self.assertEqual(row["text"], "free the blocks of `logits` that nothing reads again")
+        self.assertTrue(bench.is_within(row["saved_bytes"], peaks["keeps"] - peaks["frees"]), (row["saved_bytes"], peaks))
 
     def test_the_name_that_holds_most(self):
         """No change is known, but a name of the program holds much, which is no parameter."""

@@ -650,7 +650,8 @@ static bool is_by_name(const struct mp_model_holder *holder)
     return holder->certain && holder->kind != MP_HOLDER_GRAPH && holder->kind < MP_HOLDER_THREAD;
 }
 
-/* Ends the blocks that the looks found under the same root. */
+/* Ends the blocks that the looks found under the same root, and other blocks of their sites that no look found: the
+ * variable of another step holds them. */
 static void end_unread(struct finder *f, const struct mp_model_holder *first)
 {
     const struct mp_model *model = f->model;
@@ -660,13 +661,25 @@ static void end_unread(struct finder *f, const struct mp_model_holder *first)
     if (named > 3 && !strncmp(root + named - 3, "[*]", 3)) named -= 3;
     struct mp_change change = {
         .kind = MP_CHANGE_LIFETIME, .pattern = MP_CHANGE_IDLE_VARIABLE, .variable = mp_text_copy_part(root, named)};
+    unsigned char *stacks = mp_alloc_zeroed(model->stacks.count + 1, 1);
+    unsigned char *found = mp_alloc_zeroed(model->blocks.count + 1, 1);
     uint64_t most = 0;
+    mp_vec_each (const struct mp_model_holder, row, &model->holders)
+        found[row->block] = 1;
     for (const struct mp_model_holder *row = first; row < model->holders.at + model->holders.count; row++) {
         const char *path = mp_model_text(model, row->path);
-        if (is_by_name(row) && is_ours(f, row->block) && !f->idle[row->block] && mp_holder_root(path) == length &&
-            !memcmp(path, root, length))
-            end_idle(f, &change, row->block, unread_from(f, row->block), &most);
+        if (!is_by_name(row) || !is_ours(f, row->block) || f->idle[row->block] || mp_holder_root(path) != length ||
+            memcmp(path, root, length) != 0)
+            continue;
+        uint32_t from = unread_from(f, row->block);
+        stacks[model->blocks.stack[row->block]] |= from != MP_NONE;
+        end_idle(f, &change, row->block, from, &most);
     }
+    for (uint32_t block = 0; block < model->blocks.count; block++)
+        if (stacks[model->blocks.stack[block]] && !found[block] && is_ours(f, block) && !f->idle[block])
+            end_idle(f, &change, block, unread_from(f, block), &most);
+    free(stacks);
+    free(found);
     if (!change.edits.ends.count) free(change.variable);
     propose(f, &change);
 }

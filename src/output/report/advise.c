@@ -611,9 +611,10 @@ static void put_answer(struct mp_text *text, const struct mp_model *model, const
 
 static void put_most(struct mp_text *text, const struct mp_advise *advise)
 {
-    if (advise->most.path)
-        mp_say(text, "%s`%s` of the peak is held by `%s`: is all of it still needed, or is a smaller form enough?\n",
-               advise->changes.count ? "\n" : "", mp_bytes(advise->most.bytes), advise->most.path);
+    if (!advise->most.path) return;
+    if (advise->changes.count) mp_say(text, "\n");
+    mp_say(text, "`%s` of the peak is held by `%s`: is all of it still needed, or is a smaller form enough?\n",
+           mp_bytes(advise->most.bytes), advise->most.path);
 }
 
 /* "1", "1 and 3", "1, 2 and 3" */
