@@ -36,6 +36,23 @@ bool mp_command_takes(const struct mp_command *command, enum mp_option option)
     return false;
 }
 
+int mp_command_run(const struct mp_command *command, const struct mp_invocation *invocation)
+{
+    for (size_t i = 0; mp_command_ways[i]; i++)
+        for (const struct mp_command_way *way = mp_command_ways[i]; way->command; way++)
+            if (!strcmp(way->command, command->name) && way->takes(invocation)) return way->run(invocation);
+    return command->run(invocation);
+}
+
+size_t mp_command_operands_max(const struct mp_command *command)
+{
+    size_t most = command->operands_max;
+    for (size_t i = 0; mp_command_ways[i]; i++)
+        for (const struct mp_command_way *way = mp_command_ways[i]; way->command; way++)
+            if (!strcmp(way->command, command->name) && way->operands_max > most) most = way->operands_max;
+    return most;
+}
+
 /* The command for a name that other tools use; NULL: none. */
 static const char *by_other_name(const char *name)
 {

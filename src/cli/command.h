@@ -34,6 +34,20 @@ struct mp_command {
 
 extern const struct mp_command *const mp_commands[]; /* in order of --help, NULL-terminated */
 
+/* Another way to run a command, of a part. */
+struct mp_command_way {
+    const char *command;
+    size_t operands_max; /* with the way; 0: as without it */
+    bool (*takes)(const struct mp_invocation *invocation);
+    int (*run)(const struct mp_invocation *invocation);
+};
+/* Of each part that has some, an array that ends with `command` NULL; NULL-terminated. */
+extern const struct mp_command_way *const mp_command_ways[];
+
+/* Runs a command, in the first way that takes the invocation, or else in its own. Returns an exit status. */
+int mp_command_run(const struct mp_command *command, const struct mp_invocation *invocation);
+size_t mp_command_operands_max(const struct mp_command *command);
+
 /* The commands of the parts that configure left out; `name` NULL ends it. */
 struct mp_command_left_out {
     const char *name, *part;

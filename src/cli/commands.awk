@@ -1,5 +1,6 @@
 # Makes src/cli/commands.c, the table of commands in the order of --help. Variables: `core`, names of commands in that
-# order; `commands`, those of parts as PART:NAME:OTHER, to stand after OTHER; `parts`, the parts that are built.
+# order; `commands`, those of parts as PART:NAME:OTHER, to stand after OTHER; `parts`, the parts that are built; `ways`,
+# those of them that have further ways to run commands.
 function place(name,    i) {
     order[++placed] = name
     for (i = 1; i <= count; i++)
@@ -34,5 +35,12 @@ BEGIN {
     print "    NULL};\n\nconst struct mp_command_left_out mp_commands_left_out[] = {"
     for (i = 1; i <= count; i++)
         if (!(part[i] in built)) print "    {\"" own[i] "\", \"" part[i] "\"},"
-    print "    {NULL, NULL}};"
+    print "    {NULL, NULL}};\n"
+    count = split(ways, names, " ")
+    for (i = 1; i <= count; i++)
+        print "extern const struct mp_command_way mp_command_ways_" names[i] "[];"
+    print "const struct mp_command_way *const mp_command_ways[] = {"
+    for (i = 1; i <= count; i++)
+        print "    mp_command_ways_" names[i] ","
+    print "    NULL};"
 }

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include "model/stack.h"
-#include "output/report/columns.h"
 
 static const struct {
     const char *name;
@@ -43,43 +42,41 @@ int mp_form_read(const struct mp_invocation *invocation, bool *document, enum mp
     return mp_refuse("--format: there is no format \"%s\"; there are text, markdown, html and csv", format);
 }
 
-/* Each command's tables whose columns can be chosen: for one recording, and for a job. */
+/* Each command's tables whose columns can be chosen. */
 static const struct {
     const char *command;
-    const struct mp_column *one[4], *job[4];
-} tables[] = {
-    {"report", {mp_site_columns, mp_finding_columns, mp_region_columns}, {mp_process_columns, mp_job_site_columns}},
-    {"peak", {mp_site_columns}, {mp_process_columns, mp_job_site_columns}},
-    {"leaks", {mp_finding_columns, mp_site_columns}, {mp_job_finding_columns, mp_job_site_columns}},
-    {"steps", {mp_step_columns, mp_region_columns}, {mp_job_step_columns}},
-    {"compare", {mp_compare_columns, mp_compared_columns}, {mp_job_compare_columns, mp_compared_job_columns}},
-    {"advise", {mp_change_columns}, {NULL}},
-    {"holders", {mp_holders_columns}, {NULL}},
-    {"frag", {mp_segment_columns, mp_stream_columns, mp_pin_columns}, {NULL}},
-    {"info", {mp_track_columns, mp_device_columns, mp_sample_columns}, {mp_process_columns}},
+    const struct mp_column *tables[4];
+} own[] = {
+    {"report", {mp_site_columns, mp_finding_columns, mp_region_columns}},
+    {"peak", {mp_site_columns}},
+    {"leaks", {mp_finding_columns, mp_site_columns}},
+    {"steps", {mp_step_columns, mp_region_columns}},
+    {"compare", {mp_compare_columns, mp_compared_columns}},
+    {"advise", {mp_change_columns}},
+    {"holders", {mp_holders_columns}},
+    {"frag", {mp_segment_columns, mp_stream_columns, mp_pin_columns}},
+    {"info", {mp_track_columns, mp_device_columns, mp_sample_columns}},
 };
 
-static int check_columns(const struct mp_invocation *invocation, bool job)
+static int check_columns(const struct mp_invocation *invocation, const struct mp_column *const *tables)
 {
     const char *columns = invocation->value[MP_OPT_COLUMNS];
     struct mp_error error;
-    for (size_t i = 0; columns && i < sizeof tables / sizeof *tables; i++) {
-        if (strcmp(tables[i].command, invocation->command->name)) continue;
-        if (!mp_columns_check(columns, job ? tables[i].job : tables[i].one, &error)) return MP_EXIT_DONE;
-        return mp_refuse("%s", error.text);
-    }
-    return MP_EXIT_DONE;
+    for (size_t i = 0; !tables && i < sizeof own / sizeof *own; i++)
+        if (!strcmp(own[i].command, invocation->command->name)) tables = own[i].tables;
+    if (!columns || !tables || !mp_columns_check(columns, tables, &error)) return MP_EXIT_DONE;
+    return mp_refuse("%s", error.text);
 }
 
-int mp_form_open(const struct mp_invocation *invocation, bool job, struct mp_buffer *out, struct mp_text *text,
-                 struct mp_document *document)
+int mp_form_open(const struct mp_invocation *invocation, const struct mp_column *const *tables, struct mp_buffer *out,
+                 struct mp_text *text, struct mp_document *document)
 {
     enum mp_document_form form;
     bool asked;
     text->out = out;
     if (!mp_command_takes(invocation->command, MP_OPT_COLUMNS)) return MP_EXIT_DONE;
     int status = mp_form_read(invocation, &asked, &form);
-    if (!status) status = check_columns(invocation, job);
+    if (!status) status = check_columns(invocation, tables);
     if (status) return status;
     if (asked && invocation->operand_count) {
         mp_document_start(document, out, form, mp_path_short(invocation->operands[invocation->operand_count - 1]));

@@ -246,21 +246,22 @@ static int parse_arguments(const struct mp_command *command, int argc, char **ar
 /* True if a command for one file got two files: the user may want to compare them. */
 static bool reads_one_file(const struct mp_invocation *invocation)
 {
-    return invocation->command->operands_max == 1 && mp_command_takes(invocation->command, MP_OPT_JSON) &&
+    return mp_command_operands_max(invocation->command) == 1 && mp_command_takes(invocation->command, MP_OPT_JSON) &&
            access(invocation->operands[1], R_OK) == 0;
 }
 
 static int check_operands(const struct mp_invocation *invocation)
 {
     const struct mp_command *command = invocation->command;
+    size_t most = mp_command_operands_max(command);
     if (invocation->operand_count < command->operands_min)
         mp_message("%s needs %s: memprof %s [options] %s", command->name, command->usage, command->name,
                    command->usage);
-    else if (invocation->operand_count > command->operands_max && reads_one_file(invocation))
+    else if (invocation->operand_count > most && reads_one_file(invocation))
         mp_message("%s reads one recording; memprof compare %s %s shows how two differ", command->name,
                    invocation->operands[0], invocation->operands[1]);
-    else if (invocation->operand_count > command->operands_max)
-        mp_message("%s takes no operand \"%s\"", command->name, invocation->operands[command->operands_max]);
+    else if (invocation->operand_count > most)
+        mp_message("%s takes no operand \"%s\"", command->name, invocation->operands[most]);
     else
         return MP_EXIT_DONE;
     return see_help(command);

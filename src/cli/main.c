@@ -39,7 +39,8 @@ static int run_command(const struct mp_command *command, int argc, char **argv)
     struct mp_invocation invocation;
     int status = mp_options_parse(command, argc, argv, &invocation);
     if (!status) {
-        status = mp_given(&invocation, MP_OPT_HELP) ? mp_help_of_command(command) : command->run(&invocation);
+        status =
+            mp_given(&invocation, MP_OPT_HELP) ? mp_help_of_command(command) : mp_command_run(command, &invocation);
         if (status == MP_EXIT_USAGE) mp_settings_name_origins(&invocation);
     }
     mp_invocation_free(&invocation);

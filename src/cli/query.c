@@ -60,7 +60,7 @@ static int read_options(struct mp_query *query, enum mp_sort_by default_sort)
     const struct mp_invocation *invocation = query->invocation;
     struct mp_error error;
     if (!mp_progress_valid(invocation)) return MP_EXIT_USAGE;
-    int formed = mp_form_open(invocation, false, &query->out, &query->text, &query->document);
+    int formed = mp_form_open(invocation, NULL, &query->out, &query->text, &query->document);
     if (formed) return formed;
     query->as_json = mp_given(invocation, MP_OPT_JSON);
     query->view.path = invocation->operands[invocation->operand_count - 1];

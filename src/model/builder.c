@@ -938,9 +938,8 @@ static void copy_start(struct mp_model *model, const struct mp_recording_start *
     model->start.host = own_text(model, from->host);
     model->start.configuration = own_text(model, from->configuration);
     model->start.spool = own_text(model, from->spool);
-    char sample[16], host[16], job[4];
-    mp_setting(job, sizeof job, from->configuration, MP_JOB_KEY);
-    model->file.is_job = *job;
+    char sample[16], host[16];
+    model->file.is_job = mp_start_is_job(from);
     mp_setting(sample, sizeof sample, from->configuration, MP_SAMPLE_KEY);
     model->sample_bytes = strtoul(sample, NULL, 10) & UINT32_MAX;
     mp_setting(host, sizeof host, from->configuration, MP_HOST_KEY);

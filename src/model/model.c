@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/search.h"
+#include "base/setting.h"
 
 void mp_model_free(struct mp_model *model)
 {
@@ -153,4 +154,11 @@ bool mp_model_has_source(const struct mp_model *model, const char *source)
 bool mp_model_was_recorded(const struct mp_model *model)
 {
     return model->file.format && !strcmp(model->file.format, "mp") && model->start.pid;
+}
+
+bool mp_start_is_job(const struct mp_recording_start *start)
+{
+    char value[4];
+    mp_setting(value, sizeof value, start->configuration, MP_JOB_KEY);
+    return *value;
 }

@@ -236,6 +236,7 @@ static inline uint32_t mp_model_freed_at(const struct mp_model *model, uint32_t 
 
 /* True if the model is not of one recording but of a job, made by `memprof merge`. It then has no events. */
 #define MP_JOB_KEY "job" /* key in the configuration of such a file */
+bool mp_start_is_job(const struct mp_recording_start *start);
 static inline bool mp_model_is_job(const struct mp_model *model)
 {
     return model->file.is_job;

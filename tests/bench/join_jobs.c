@@ -18,10 +18,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "analysis/job/job.h"
 #include "base/hash.h"
 #include "exchange/common/save.h"
 #include "exchange/load/load.h"
+#include "jobs/join.h"
 
 static void must(enum mp_status status, const struct mp_error *error)
 {

@@ -20,7 +20,7 @@ import asserted
 BUILD = pathlib.Path(os.environ.get("MEMPROF_BUILD", os.getcwd())).resolve()
 HERE = pathlib.Path(__file__).resolve().parent
 ROUNDS = "1000" if asserted.LONG else "20"
-PARTS = {"attach": "attach", "export": "export", "merge": "export"}  # by fuzzer
+PARTS = {"attach": "attach", "export": "export", "merge": "export", "reader": "jobs"}  # by fuzzer
 NAMES = sorted({path.stem[len("fuzz_"):] for path in HERE.glob("fuzz_*.c")} -
                {name for name, part in PARTS.items() if part in asserted.left_out()})
 

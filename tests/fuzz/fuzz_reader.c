@@ -17,13 +17,13 @@
 #include <zlib.h>
 #include <zstd.h>
 
-#include "analysis/job/job.h"
 #include "base/buffer.h"
 #include "format/layout.h"
 #include "format/start.h"
+#include "jobs/join.h"
+#include "jobs/page.h"
 #include "memprof_read.h"
 #include "model/load.h"
-#include "output/page/job_page.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

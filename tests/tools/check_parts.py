@@ -45,6 +45,8 @@ class Core(unittest.TestCase):
         self.assertIn("2.93 KiB", self.run_in(folder, memprof, "report", "run.mp").stdout)
         peak = json.loads(self.run_in(folder, memprof, "peak", "run.mp", "--json").stdout)
         self.assertEqual((peak["peak_bytes"], peak["blocks"]), (3000, 3))
+        done = self.run_in(folder, memprof, "peak", "run.mp", "run.mp", status=2)
+        self.assertIn("peak reads one recording", done.stderr)
         listed = self.run_in(folder, memprof, "--help").stdout
         for command, part in asserted.commands_of_parts().items():
             done = self.run_in(folder, memprof, command, status=1)

@@ -3,46 +3,12 @@
 
 #include "base/memory.h"
 #include "base/units.h"
-#include "cli/jobs/job.h"
+#include "cli/compare_options.h"
 #include "cli/progress.h"
 #include "cli/query.h"
 #include "exchange/load/load.h"
-#include "output/job/job_compare.h"
 #include "output/report/compare.h"
 #include "output/report/coverage.h"
-
-#define GROWTH_PERCENT 5.0 /* allowed growth of --fail without --max-growth */
-
-struct limit {
-    uint64_t bytes;
-    double percent; /* negative: the limit is in bytes */
-};
-
-static int read_limit(const struct mp_invocation *invocation, struct limit *limit)
-{
-    const char *text = invocation->value[MP_OPT_MAX_GROWTH];
-    char *end = NULL;
-    *limit = (struct limit){.percent = GROWTH_PERCENT};
-    if (!text) return MP_EXIT_DONE;
-    limit->percent = strtod(text, &end);
-    if (end != text && !strcmp(end, "%") && limit->percent >= 0) return MP_EXIT_DONE;
-    limit->percent = -1;
-    if (mp_parse_bytes(text, &limit->bytes)) return MP_EXIT_DONE;
-    return mp_refuse("--max-growth: \"%s\" is neither a percentage (5%%) nor a size (10MiB)", text);
-}
-
-static int read_sense(const char *of, enum mp_profile_of *sense)
-{
-    static const char *const words[] = {
-        [MP_PROFILE_PEAK] = "peak", [MP_PROFILE_OUTSTANDING] = "outstanding", [MP_PROFILE_ALLOCATED] = "allocated"};
-    for (size_t i = 0; of && i < sizeof words / sizeof *words; i++) {
-        if (strcmp(of, words[i])) continue;
-        *sense = (enum mp_profile_of)i;
-        return MP_EXIT_DONE;
-    }
-    if (!of) return MP_EXIT_DONE;
-    return mp_refuse("--of: \"%s\" is not peak, outstanding or allocated", of);
-}
 
 /* Makes the profile query of one recording from the options. The caller frees the filter. */
 static int ask_of(const struct mp_query *query, const struct mp_model *model, struct mp_profile_query *ask,
@@ -103,7 +69,7 @@ static int sum_up(const struct mp_query *query, const struct mp_model *model, st
 }
 
 static int compare(struct mp_query *query, const struct mp_model *before, struct mp_comparison *comparison,
-                   const struct limit *limit, bool *grew)
+                   const struct mp_compare_limit *limit, bool *grew)
 {
     struct mp_compare result;
     struct mp_filter *filters[MP_SIDES] = {NULL, NULL};
@@ -131,8 +97,8 @@ static int compare(struct mp_query *query, const struct mp_model *before, struct
     return MP_EXIT_DONE;
 }
 
-static int compare_all(struct mp_query *query, enum mp_profile_of sense, const struct limit *limit, bool *grew,
-                       bool *incomplete)
+static int compare_all(struct mp_query *query, enum mp_profile_of sense, const struct mp_compare_limit *limit,
+                       bool *grew, bool *incomplete)
 {
     size_t count = query->invocation->operand_count;
     struct mp_compared *all = mp_alloc_zeroed(count, sizeof *all);
@@ -169,84 +135,14 @@ static int compare_all(struct mp_query *query, enum mp_profile_of sense, const s
     return status;
 }
 
-/* ---- jobs ------------------------------------------------------------------------------------------------------ */
-
-static bool are_jobs(const struct mp_invocation *invocation)
-{
-    for (size_t i = 0; i < invocation->operand_count; i++)
-        if (mp_job_is_folder(invocation->operands[i]) || mp_job_is_file(invocation->operands[i])) return true;
-    return false;
-}
-
-static int write_jobs(struct mp_job_query *query, const struct mp_job_comparison *comparison, const struct limit *limit,
-                      bool *grew)
-{
-    struct mp_job_compare compare;
-    struct mp_job_comparison whole = *comparison;
-    const struct mp_job_view *const sides[MP_SIDES] = {&comparison->jobs[0], &comparison->jobs[comparison->count - 1]};
-    mp_job_compare_make(sides, comparison->sense, &compare);
-    whole.compare = &compare;
-    for (int sense = MP_JOB_PEAK; sense <= MP_JOB_END; sense++)
-        *grew |= mp_compare_grew(mp_job_most_of(sides[MP_BEFORE], sense), mp_job_most_of(sides[MP_AFTER], sense),
-                                 limit->bytes, limit->percent);
-    if (query->as_json)
-        mp_job_compare_json(&query->json, &whole);
-    else
-        mp_job_compare_text(&query->text, &whole);
-    mp_form_close(&query->document);
-    mp_job_compare_free(&compare);
-    return mp_output_buffer(query->invocation, &query->out);
-}
-
-/* If one operand is a job, the others are read as jobs, too. */
-static int compare_jobs(const struct mp_invocation *invocation, enum mp_profile_of of, const struct limit *limit,
-                        bool *grew)
-{
-    struct mp_job_query query;
-    size_t count = invocation->operand_count, read = 0;
-    int status = mp_job_read_options(invocation, &query);
-    if (!status && of == MP_PROFILE_ALLOCATED) {
-        mp_message("--of allocated needs single recordings; compare jobs by peak or outstanding");
-        status = MP_EXIT_USAGE;
-    }
-    if (status) return status;
-    struct mp_job_view *jobs = mp_alloc_zeroed(count, sizeof *jobs);
-    struct mp_model **models = mp_alloc_zeroed(count, sizeof *models);
-    bool lacks = false;
-    for (; !status && read < count; read++) {
-        status = mp_job_load(invocation, invocation->operands + read, 1, &models[read]);
-        if (status) break;
-        mp_job_view_make(models[read], &jobs[read]);
-        lacks |= mp_job_report_problems(invocation->operands[read], &jobs[read]);
-    }
-    const struct mp_job_comparison comparison = {.jobs = jobs,
-                                                 .paths = (const char *const *)invocation->operands,
-                                                 .count = count,
-                                                 .sense = of == MP_PROFILE_PEAK ? MP_JOB_PEAK : MP_JOB_END,
-                                                 .limit = query.view.limit,
-                                                 .full_stacks = query.view.full_stacks};
-    if (!status) status = write_jobs(&query, &comparison, limit, grew);
-    for (size_t i = 0; i < read; i++) {
-        mp_job_view_free(&jobs[i]);
-        mp_model_free(models[i]);
-    }
-    free(jobs);
-    free(models);
-    mp_buffer_free(&query.out);
-    if (!status && lacks) status = MP_EXIT_INCOMPLETE;
-    return mp_query_found(invocation, *grew, status);
-}
-
 static int run_compare(const struct mp_invocation *invocation)
 {
     struct mp_query query;
-    struct limit limit;
+    struct mp_compare_limit limit;
     enum mp_profile_of sense = MP_PROFILE_PEAK;
     enum mp_document_form form;
     bool grew = false, incomplete = false, document;
-    int status = read_limit(invocation, &limit);
-    if (!status) status = read_sense(invocation->value[MP_OPT_OF], &sense);
-    if (!status && are_jobs(invocation)) return compare_jobs(invocation, sense, &limit, &grew);
+    int status = mp_compare_options(invocation, &limit, &sense);
     if (!status) status = mp_form_read(invocation, &document, &form);
     if (!status) status = mp_query_open(invocation, MP_SORT_BYTES, &query);
     if (status) return status;

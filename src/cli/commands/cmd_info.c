@@ -1,11 +1,9 @@
-#include "cli/jobs/job.h"
 #include "cli/query.h"
 #include "output/report/info.h"
 
 static int run_info(const struct mp_invocation *invocation)
 {
     struct mp_query query;
-    if (mp_job_asked(invocation)) return mp_job_answer(invocation, mp_job_info_text, mp_job_info_json);
     int status = mp_query_open(invocation, MP_SORT_BYTES, &query);
     if (status) return status;
     query.view.sizes = mp_given(invocation, MP_OPT_SIZES);
@@ -23,6 +21,6 @@ const struct mp_command mp_command_info = {
     .example = "memprof info run.mp",
     .options = {MP_REPORT_OPTIONS, MP_FORM_OPTIONS, MP_OPT_SIZES},
     .operands_min = 1,
-    .operands_max = 1000000,
+    .operands_max = 1,
     .run = run_info,
 };

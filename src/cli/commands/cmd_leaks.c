@@ -1,4 +1,3 @@
-#include "cli/jobs/job.h"
 #include "cli/query.h"
 
 #include <unistd.h>
@@ -58,20 +57,6 @@ static int judge(const struct mp_invocation *invocation, struct mp_suppressions 
     return mp_query_found(invocation, found, status);
 }
 
-static int judge_job(const struct mp_invocation *invocation)
-{
-    struct mp_job_query query;
-    int status = mp_job_open(invocation, &query);
-    if (status) return status;
-    bool found = query.job.verdict == MP_VERDICT_LEAK;
-    if (query.as_json)
-        mp_job_leaks_json(&query.json, NULL, &query.job, &query.view);
-    else
-        mp_job_leaks_text(&query.text, &query.job, &query.view);
-    status = mp_job_close(&query, MP_EXIT_DONE);
-    return mp_query_found(invocation, found, status);
-}
-
 static int run_leaks(const struct mp_invocation *given)
 {
     struct mp_invocation invocation = *given;
@@ -80,7 +65,6 @@ static int run_leaks(const struct mp_invocation *given)
     int fd = -1;
     if (mp_given(given, MP_OPT_PID) == (given->operand_count > 0))
         return mp_refuse("leaks needs FILE or --pid PID: memprof leaks [options] FILE");
-    if (mp_job_asked(given)) return judge_job(given);
     int status = path ? read_suppressions(path, &suppressions) : MP_EXIT_DONE;
     if (!status && mp_given(given, MP_OPT_PID)) status = mp_running_ask(&invocation, false, &fd);
     if (!status) status = judge(&invocation, &suppressions);
@@ -108,6 +92,6 @@ const struct mp_command mp_command_leaks = {
     .options = {MP_REPORT_OPTIONS, MP_FORM_OPTIONS, MP_WINDOW_OPTIONS, MP_SITE_OPTIONS, MP_OPT_OUTSTANDING, MP_OPT_FAIL,
                 MP_OPT_SUPPRESSIONS, MP_OPT_PID, MP_OPT_VERBOSE},
     .operands_min = 0,
-    .operands_max = 1000000,
+    .operands_max = 1,
     .run = run_leaks,
 };

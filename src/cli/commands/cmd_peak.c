@@ -1,4 +1,3 @@
-#include "cli/jobs/job.h"
 #include "cli/query.h"
 #include "output/report/peak.h"
 
@@ -20,26 +19,9 @@ static int find_peak(struct mp_query *query)
     return MP_EXIT_DONE;
 }
 
-static int answer_job(const struct mp_invocation *invocation)
-{
-    struct mp_job_query query;
-    int status = mp_job_open(invocation, &query);
-    if (status) return status;
-    if (query.job.highest == MP_NONE) {
-        mp_message("%s has no allocations: none of its processes has a track", query.view.path);
-        status = MP_EXIT_COULD_NOT;
-    } else if (query.as_json) {
-        mp_job_peak_json(&query.json, NULL, &query.job, &query.view);
-    } else {
-        mp_job_peak_text(&query.text, &query.job, &query.view);
-    }
-    return mp_job_close(&query, status);
-}
-
 static int run_peak(const struct mp_invocation *invocation)
 {
     struct mp_query query;
-    if (mp_job_asked(invocation)) return answer_job(invocation);
     int status = mp_query_open(invocation, MP_SORT_BYTES, &query);
     return status ? status : mp_query_finish(&query, find_peak(&query));
 }
@@ -55,6 +37,6 @@ const struct mp_command mp_command_peak = {
     .example = "memprof peak run.mp --group file -n 5",
     .options = {MP_REPORT_OPTIONS, MP_FORM_OPTIONS, MP_WINDOW_OPTIONS, MP_SITE_OPTIONS},
     .operands_min = 1,
-    .operands_max = 1000000,
+    .operands_max = 1,
     .run = run_peak,
 };

@@ -9,9 +9,9 @@
 #include "base/memory.h"
 #include "base/units.h"
 #include "cli/command.h"
-#include "cli/jobs/job.h"
 #include "cli/output_recording.h"
 #include "collect/recover/recover.h"
+#include "exchange/load/load.h"
 #include "format/new_file.h"
 
 /* The output while it is being made. */
@@ -65,7 +65,7 @@ static int run_recover(const struct mp_invocation *invocation)
     const char *input = invocation->operands[0], *output = invocation->value[MP_OPT_OUTPUT];
     int result = mp_output_recording_check(invocation);
     if (result) return result;
-    if (mp_job_is_file(input))
+    if (mp_exchange_is_job(input))
         return mp_give_up("%s is a job, which cannot be recovered: merge its recordings again", input);
     struct output to = {.path = output, .force = mp_given(invocation, MP_OPT_FORCE)};
     mp_memory_on_lack(NULL); /* the collector's code returns a status for lack of memory */

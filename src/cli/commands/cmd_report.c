@@ -1,10 +1,8 @@
-#include "cli/jobs/job.h"
 #include "cli/query.h"
 #include "output/report/report.h"
 
 #define TOP_SITES       3 /* the report must fit on one screen */
 #define TOP_IN_DOCUMENT 10
-#define TOP_OF_JOB      8
 
 static int write_story(struct mp_query *query, const struct mp_leaks *leaks)
 {
@@ -62,25 +60,11 @@ static int write_report(struct mp_query *query)
     return status;
 }
 
-static int report_job(const struct mp_invocation *invocation)
-{
-    struct mp_job_query query;
-    int status = mp_job_open(invocation, &query);
-    if (status) return status;
-    if (!query.as_json && !mp_given(invocation, MP_OPT_LIMIT)) query.view.limit = TOP_OF_JOB;
-    if (query.as_json)
-        mp_job_report_json(&query.json, &query.job, &query.view);
-    else
-        mp_job_report_text(&query.text, &query.job, &query.view);
-    return mp_job_close(&query, MP_EXIT_DONE);
-}
-
 static int run_report(const struct mp_invocation *invocation)
 {
     struct mp_query query;
     enum mp_document_form form;
     bool document;
-    if (mp_job_asked(invocation)) return report_job(invocation);
     int status = mp_form_read(invocation, &document, &form);
     if (!status) status = mp_query_open(invocation, MP_SORT_BYTES, &query);
     if (status) return status;
@@ -103,6 +87,6 @@ const struct mp_command mp_command_report = {
     .options = {MP_REPORT_OPTIONS, MP_WINDOW_OPTIONS, MP_OPT_LIMIT, MP_OPT_FILTER, MP_OPT_RULES, MP_OPT_SKIP_FRAMES,
                 MP_FORM_OPTIONS},
     .operands_min = 1,
-    .operands_max = 1000000,
+    .operands_max = 1,
     .run = run_report,
 };

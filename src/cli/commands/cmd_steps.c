@@ -1,5 +1,4 @@
 #include "analysis/sites/step_groups.h"
-#include "cli/jobs/job.h"
 #include "cli/query.h"
 #include "output/report/steps.h"
 
@@ -23,7 +22,6 @@ static int report_steps(struct mp_query *query)
 static int run_steps(const struct mp_invocation *invocation)
 {
     struct mp_query query;
-    if (mp_job_asked(invocation)) return mp_job_answer(invocation, mp_job_steps_text, mp_job_steps_json);
     int status = mp_query_open(invocation, MP_SORT_BYTES, &query);
     return status ? status : mp_query_finish(&query, report_steps(&query));
 }
@@ -40,6 +38,6 @@ const struct mp_command mp_command_steps = {
     .meanings = {{MP_OPT_LIMIT, "show the last N steps; 0 shows all (text: 10, JSON: all)"}},
     .options = {MP_REPORT_OPTIONS, MP_FORM_OPTIONS, MP_WINDOW_OPTIONS, MP_OPT_LIMIT, MP_OPT_GROUP, MP_OPT_RULES},
     .operands_min = 1,
-    .operands_max = 1000000,
+    .operands_max = 1,
     .run = run_steps,
 };

@@ -1,7 +1,5 @@
-#include "cli/jobs/job.h"
 #include "cli/query.h"
 #include "model/stack.h"
-#include "output/page/job_page.h"
 #include "output/page/page.h"
 
 #define CHANGES 12      /* best changes that the page draws */
@@ -41,26 +39,11 @@ static bool find_advice(const struct mp_query *query, struct mp_advise *advise)
     return !mp_advise_find(model, &ask, advise, &error);
 }
 
-static enum mp_status write_job_page(void *context, FILE *out, struct mp_error *error)
-{
-    const struct mp_job_query *query = context;
-    return mp_job_page_write(&query->job, mp_path_short(query->view.path), out, error);
-}
-
-static int plot_job(const struct mp_invocation *invocation)
-{
-    struct mp_job_query query;
-    int status = mp_job_open(invocation, &query);
-    if (status) return status;
-    return mp_job_end(&query, mp_output_write(invocation, write_job_page, &query));
-}
-
 static int run_trace_plot(const struct mp_invocation *invocation, const char *view)
 {
     struct mp_query query;
     struct mp_advise advise;
     struct page page = {.query = &query, .view = view};
-    if (!view && mp_job_asked(invocation)) return plot_job(invocation);
     int status = mp_query_open(invocation, MP_SORT_BYTES, &query);
     if (status) return status;
     if (find_advice(&query, &advise)) page.advise = &advise;
@@ -95,7 +78,7 @@ const struct mp_command mp_command_trace_plot = {
     .meanings = {{MP_OPT_OUTPUT, "write to FILE, needed; - is stdout"}},
     .options = {MP_OPT_OUTPUT, MP_OPT_FORCE, MP_WINDOW_OPTIONS, MP_OPT_FILTER, MP_OPT_RULES, MP_OPT_SKIP_FRAMES},
     .operands_min = 1,
-    .operands_max = 1000000,
+    .operands_max = 1,
     .run = run_trace,
 };
 

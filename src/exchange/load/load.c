@@ -14,6 +14,7 @@
 #include "exchange/pytorch/pickle.h"
 #include "exchange/pytorch/pytorch_snapshot.h"
 #include "exchange/rmm/rmm.h"
+#include "format/reader.h"
 #include "format/start.h"
 #include "model/load.h"
 
@@ -185,4 +186,15 @@ enum mp_status mp_exchange_load(const char *path, struct mp_model **model, struc
     mp_model_free(*model);
     *model = NULL;
     return status;
+}
+
+bool mp_exchange_is_job(const char *path)
+{
+    struct stat facts;
+    struct mp_reader *reader;
+    struct mp_error error;
+    if (stat(path, &facts) || !S_ISREG(facts.st_mode) || mp_reader_open(path, &reader, &error)) return false;
+    bool is_job = mp_start_is_job(mp_reader_start(reader));
+    mp_reader_close(reader);
+    return is_job;
 }

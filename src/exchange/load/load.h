@@ -5,6 +5,8 @@
  */
 #pragma once
 
+#include <stdbool.h>
+
 #include "base/error.h"
 #include "model/load.h"
 #include "model/model.h"
@@ -15,3 +17,5 @@
 enum mp_status mp_exchange_load_any(const char *path, struct mp_model **model, struct mp_error *error);
 /* Does the same for callers that need one recording: refuses a job (mp_model_is_job()) with MP_UNSUPPORTED. */
 enum mp_status mp_exchange_load(const char *path, struct mp_model **model, struct mp_error *error);
+/* True if the file is a job, by its beginning. */
+bool mp_exchange_is_job(const char *path);

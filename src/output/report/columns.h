@@ -121,9 +121,7 @@ void mp_object_json(struct mp_json *json, const char *key, const struct mp_rows 
 /* The tables of which users choose columns. */
 extern const struct mp_column mp_site_columns[], mp_finding_columns[], mp_holders_columns[], mp_step_columns[],
     mp_region_columns[], mp_segment_columns[], mp_pin_columns[], mp_stream_columns[], mp_compare_columns[],
-    mp_compared_columns[], mp_device_columns[], mp_track_columns[], mp_sample_columns[], mp_process_columns[],
-    mp_job_site_columns[], mp_job_finding_columns[], mp_job_step_columns[], mp_job_compare_columns[],
-    mp_compared_job_columns[], mp_change_columns[];
+    mp_compared_columns[], mp_device_columns[], mp_track_columns[], mp_sample_columns[], mp_change_columns[];
 
 /* Checks that each name of a list with commas is a column of one of the tables, which end with NULL. If not, the error
  * lists the columns. */

@@ -3,16 +3,17 @@
 #include <unistd.h>
 
 #include "base/units.h"
-#include "cli/jobs/job.h"
-#include "cli/mpi/tree.h"
 #include "cli/output_recording.h"
+#include "exchange/load/load.h"
+#include "jobs/mpi_tree.h"
+#include "jobs/query.h"
 
 /* Refuses to overwrite a recording, which would be lost. A job may be overwritten, so that the user can add recordings
  * to it. */
 static int check_output(const char *output, const struct mp_job_paths *paths)
 {
     struct stat there, input;
-    if (stat(output, &there) || mp_job_is_file(output)) return MP_EXIT_DONE;
+    if (stat(output, &there) || mp_exchange_is_job(output)) return MP_EXIT_DONE;
     for (size_t i = 0; i < paths->count; i++) {
         if (stat(paths->at[i].path, &input) || input.st_dev != there.st_dev || input.st_ino != there.st_ino) continue;
         return mp_give_up("%s is one of the recordings, which the job would replace: choose another name", output);

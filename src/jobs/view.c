@@ -1,13 +1,13 @@
-#include "analysis/job/job_view.h"
+#include "jobs/view.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/job/job.h"
 #include "analysis/leaks/leaks.h"
 #include "base/memory.h"
 #include "base/order.h"
 #include "base/search.h"
+#include "jobs/join.h"
 #include "model/stack.h"
 
 /* A process is out of line if its distance from the median exceeds FAR times the usual distance, and this part of the

@@ -1,4 +1,4 @@
-#include "analysis/job/job_compare.h"
+#include "jobs/compare.h"
 
 #include <stdlib.h>
 

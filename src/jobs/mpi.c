@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "cli/mpi/ranks.h"
+#include "jobs/mpi_ranks.h"
 
 #define PART (1 << 30) /* most bytes of a message, because MPI counts in int */
 #define TAG  25

@@ -1,4 +1,4 @@
-#include "cli/mpi/tree.h"
+#include "jobs/mpi_tree.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>

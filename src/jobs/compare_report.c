@@ -1,4 +1,4 @@
-#include "output/job/job_compare.h"
+#include "jobs/compare_report.h"
 
 #include "output/report/columns.h"
 

@@ -2,8 +2,8 @@
  * after. Pure; the result is the caller's. */
 #pragma once
 
-#include "analysis/job/job_view.h"
 #include "analysis/sites/flames.h"
+#include "jobs/view.h"
 
 struct mp_job_compare_row {
     uint64_t bytes[MP_SIDES];

@@ -4,12 +4,12 @@
  */
 #pragma once
 
-#include "analysis/job/job.h"
-#include "analysis/job/job_view.h"
 #include "cli/command.h"
 #include "cli/form.h"
-#include "cli/jobs/job_paths.h"
-#include "output/job/job.h"
+#include "jobs/join.h"
+#include "jobs/paths.h"
+#include "jobs/report.h"
+#include "jobs/view.h"
 
 struct mp_job_query {
     const struct mp_invocation *invocation;
@@ -23,8 +23,6 @@ struct mp_job_query {
     bool as_json;
 };
 
-/* True if the operands are a job: more than one, a folder, or a job's file. */
-bool mp_job_asked(const struct mp_invocation *invocation);
 /* Loads the job that `count` operands name. Returns an exit status, after a message if it is not 0. */
 int mp_job_load(const struct mp_invocation *invocation, char *const *operands, size_t count, struct mp_model **model);
 /* Reads the options that all commands of jobs have. Refuses, with a message, options that need a single recording. */

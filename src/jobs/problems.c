@@ -2,11 +2,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/job/job_problems.h"
 #include "base/buffer.h"
 #include "base/intern.h"
 #include "base/memory.h"
 #include "base/order.h"
+#include "jobs/problems.h"
 
 #define RANGES 8 /* most ranges of absent ranks that a sentence names */
 #define NAMED  3 /* recordings with a problem that are named; the others are counted */

@@ -1,8 +1,8 @@
 /* A merge by all processes that mpirun started: each takes its share of the recordings, and a tree joins them. */
 #pragma once
 
-#include "cli/jobs/job.h"
-#include "cli/mpi/ranks.h"
+#include "jobs/mpi_ranks.h"
+#include "jobs/query.h"
 
 /* Starts MPI if memprof runs under MPI's launcher and was built with MPI, and returns the ranks. Outside of a launcher:
  * NULL, *rank 0, *size 1. Under a launcher, but without the library: NULL, *size 0, and a message, because each process

@@ -1,4 +1,4 @@
-#include "cli/jobs/job_paths.h"
+#include "jobs/paths.h"
 
 #include <dirent.h>
 #include <stdlib.h>
@@ -7,7 +7,6 @@
 
 #include "base/memory.h"
 #include "base/order.h"
-#include "base/setting.h"
 #include "cli/messages.h"
 #include "cli/output_file.h"
 #include "cli/progress.h"
@@ -43,20 +42,14 @@ static bool look_at_file(const char *path, struct recorded_process *process)
     struct stat facts;
     struct mp_reader *reader;
     struct mp_error error;
-    char value[4] = "";
     if (stat(path, &facts) || !S_ISREG(facts.st_mode) || mp_reader_open(path, &reader, &error)) return false;
     const struct mp_recording_start *start = mp_reader_start(reader);
-    mp_setting(value, sizeof value, start->configuration, MP_JOB_KEY);
-    if (process && start->realtime_ns && start->pid)
+    bool is_job = mp_start_is_job(start);
+    if (start->realtime_ns && start->pid)
         *process = (struct recorded_process){
             .host = mp_text_copy(start->host), .pid = start->pid, .start_ns = start->realtime_ns};
     mp_reader_close(reader);
-    return *value;
-}
-
-bool mp_job_is_file(const char *path)
-{
-    return look_at_file(path, NULL);
+    return is_job;
 }
 
 /* ---- finding the files --------------------------------------------------------------------------------------------

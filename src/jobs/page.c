@@ -1,4 +1,4 @@
-#include "output/page/job_page.h"
+#include "jobs/page.h"
 
 #include <stdlib.h>
 #include <string.h>

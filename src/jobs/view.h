@@ -3,9 +3,9 @@
  * strings of the model. */
 #pragma once
 
-#include "analysis/job/job_devices.h"
-#include "analysis/job/job_problems.h"
 #include "base/vec.h"
+#include "jobs/devices.h"
+#include "jobs/problems.h"
 #include "model/model.h"
 
 /* Processes that should be alike: they have the same role, program, kind of track, and attempt. */

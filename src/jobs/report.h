@@ -1,9 +1,12 @@
 /* Results about a job. Rules as in view.h. */
 #pragma once
 
-#include "analysis/job/job_view.h"
+#include "jobs/view.h"
 #include "output/report/columns.h"
 #include "output/report/view.h"
+
+extern const struct mp_column mp_process_columns[], mp_job_site_columns[], mp_job_finding_columns[],
+    mp_job_step_columns[];
 
 void mp_job_report_text(struct mp_text *text, const struct mp_job_view *job, const struct mp_view *view);
 void mp_job_report_json(struct mp_json *json, const struct mp_job_view *job, const struct mp_view *view);

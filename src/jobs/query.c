@@ -1,4 +1,4 @@
-#include "cli/jobs/job.h"
+#include "jobs/query.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -7,15 +7,10 @@
 #include "cli/progress.h"
 #include "cli/query.h"
 #include "exchange/load/load.h"
+#include "jobs/compare_report.h"
 
 #define ROWS_OF_TEXT 10
 #define MORE_TO_SAY  8 /* most problems that are listed on stderr */
-
-bool mp_job_asked(const struct mp_invocation *invocation)
-{
-    const char *first = invocation->operand_count ? invocation->operands[0] : NULL;
-    return first && (invocation->operand_count > 1 || mp_job_is_folder(first) || mp_job_is_file(first));
-}
 
 /* ---- a query ---------------------------------------------------------------------------------------------------- */
 
@@ -71,6 +66,24 @@ int mp_job_load(const struct mp_invocation *invocation, char *const *operands, s
     return status;
 }
 
+/* Each command's tables whose columns can be chosen. */
+static const struct mp_column *const *tables_of(const char *command)
+{
+    static const struct {
+        const char *command;
+        const struct mp_column *tables[4];
+    } all[] = {{"report", {mp_process_columns, mp_job_site_columns}},
+               {"peak", {mp_process_columns, mp_job_site_columns}},
+               {"leaks", {mp_job_finding_columns, mp_job_site_columns}},
+               {"steps", {mp_job_step_columns}},
+               {"compare", {mp_job_compare_columns, mp_compared_job_columns}},
+               {"info", {mp_process_columns}}};
+    static const struct mp_column *const none[] = {NULL};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (!strcmp(all[i].command, command)) return all[i].tables;
+    return none;
+}
+
 int mp_job_read_options(const struct mp_invocation *invocation, struct mp_job_query *query)
 {
     *query = (struct mp_job_query){.invocation = invocation};
@@ -80,7 +93,9 @@ int mp_job_read_options(const struct mp_invocation *invocation, struct mp_job_qu
     query->view.full_stacks = mp_given(invocation, MP_OPT_FULL_STACKS);
     query->view.outstanding = mp_given(invocation, MP_OPT_OUTSTANDING);
     int status = check_options(invocation);
-    if (!status) status = mp_form_open(invocation, true, &query->out, &query->text, &query->document);
+    if (!status)
+        status =
+            mp_form_open(invocation, tables_of(invocation->command->name), &query->out, &query->text, &query->document);
     bool all = query->as_json || (query->document.out && query->document.form == MP_CSV);
     query->view.limit = all ? 0 : ROWS_OF_TEXT;
     if (!status) status = mp_query_limit(invocation, &query->view.limit);

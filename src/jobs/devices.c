@@ -1,10 +1,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/job/job_devices.h"
 #include "base/memory.h"
 #include "base/order.h"
 #include "base/search.h"
+#include "jobs/devices.h"
 
 /* A track of memory, with its device. */
 struct placed {

@@ -1,4 +1,4 @@
-#include "output/job/job.h"
+#include "jobs/report.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "base/error.h"
-#include "output/job/job.h"
+#include "jobs/report.h"
 
 enum mp_status mp_job_page_write(const struct mp_job_view *job, const char *title, FILE *out, struct mp_error *error);
 

@@ -5,12 +5,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "analysis/job/job.h"
 #include "base/buffer.h"
 #include "cli/command.h"
 #include "cli/invocation.h"
+#include "jobs/join.h"
 
-bool mp_job_is_file(const char *path);
 bool mp_job_is_folder(const char *path);
 
 struct mp_job_path {

@@ -1,4 +1,4 @@
-#include "analysis/job/job.h"
+#include "jobs/join.h"
 
 #include <stdlib.h>
 #include <string.h>
