@@ -182,11 +182,12 @@ static double slope_of(const uint64_t *rest, const double *when, uint32_t count)
 }
 
 /* True if growth goes on: nearly each part is higher than the one before, and the last two are. The later half must
- * rise at least half as fast as the earlier one. *much: the growth exceeds the usual growth of heaps and
+ * rise at least half as fast as the earlier one, and the process itself with it: where only known bytes fall, the C
+ * library keeps freed memory. *much: the growth exceeds the usual growth of heaps and
  * interpreters. */
 static bool judge(const struct parts *parts, uint32_t last, struct mp_leak_finding *finding, bool *much)
 {
-    uint64_t rest[MP_LEAK_PARTS];
+    uint64_t rest[MP_LEAK_PARTS], whole[MP_LEAK_PARTS];
     double when[MP_LEAK_PARTS];
     uint32_t from = parts->count / 4, count = 0, rises = 0;
     while (from < parts->count && parts->at[from].sample == UINT64_MAX)
@@ -195,6 +196,7 @@ static bool judge(const struct parts *parts, uint32_t last, struct mp_leak_findi
         const struct part *part = &parts->at[i];
         if (part->passed_over) continue;
         rest[count] = part->sample > part->known ? part->sample - part->known : 0;
+        whole[count] = part->sample;
         when[count] = part->when;
         rises += count && rest[count] > rest[count - 1];
         count++;
@@ -205,6 +207,8 @@ static bool judge(const struct parts *parts, uint32_t last, struct mp_leak_findi
     if (!*much && (parts->brief || end < first + MP_LEAK_GROWN_SOME)) return false;
     double earlier = middle > first ? (double)(middle - first) * (when[count - 1] - when[count / 2]) : 0;
     bool goes_on = end > middle && (double)(end - middle) * 2 * (when[count / 2] - when[0]) >= earlier;
+    goes_on =
+        goes_on && whole[count - 1] > whole[count / 2] && (whole[count - 1] - whole[count / 2]) * 2 >= end - middle;
     bool full = end < rest[count - 3] + (end - first) / (2 * count);
     finding->bytes = end - first;
     finding->births = rises;
