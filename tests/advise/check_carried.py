@@ -42,6 +42,26 @@ for step in range(6):
         gc.collect()
     optimizer.zero_grad(set_to_none=True)
 """
+# More gradients stay than the optimizer's steps free: the log says which ones a step uses.
+PROBE = """
+import contextlib, sys, torch
+from torch import nn
+class Probe(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder = nn.Sequential(*[layer for _ in range(6) for layer in (nn.Linear(256, 256), nn.LayerNorm(256), nn.Tanh())])
+        self.head = nn.Linear(256, 10)
+    def forward(self, x):
+        with torch.no_grad() if "no_grad" in sys.argv else contextlib.nullcontext():
+            features = self.encoder(x)
+        return self.head(features)
+probe = Probe()
+optimizer = torch.optim.SGD(probe.head.parameters(), 0.1)
+for step in range(3):
+    probe(torch.randn(512, 256)).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+"""
 MADE = {"gradients_kept", "late_zero_grad", "one_by_one", "checkpoint"}
 
 
@@ -86,6 +106,17 @@ class Carried(harness.TestCase):
         for row in rows.values():
             if row["run"] == "done":
                 self.assertGreater(row["measured_bytes"], 0, row)
+
+    def test_an_encoder_that_no_optimizer_trains(self):
+        program = self.folder / "program.py"
+        program.write_text(PROBE)
+        before, path = self.peak(program)
+        change = harness.answer("advise", path)["changes"][0]
+        after, _ = self.peak(program, "no_grad")
+        self.assertEqual(change["pattern"], "gradients_idle")
+        self.assertIn("encoder", change["text"])
+        # In their first call, modules have no names yet.
+        self.assertTrue(bench.is_within(change["saved_bytes"], before - after, 0.1), (change, before - after))
 
     def test_a_loss_in_chunks(self):
         """Under autocast more may be saved, as it is unknown whether chunks cast the head's parameters again."""

@@ -235,19 +235,37 @@ static void replace_kept(struct finder *f, const uint32_t *number, struct mp_cha
     free(done);
 }
 
-/* Gradients that live to the end, while more are freed between two backwards, belong to parameters that no optimizer
- * has: it would free all of its own. */
-static bool are_idle(const struct finder *f, const struct mp_change *kept, size_t freed)
+/* True if the log says that an optimizer's step uses the block. */
+static bool is_for_optimizer(const struct finder *f, uint32_t block)
+{
+    size_t count;
+    const struct mp_model_use *uses = mp_model_uses_of(f->model, block, &count);
+    for (size_t i = 0; i < count; i++)
+        if (mp_phase_of_use(&f->phases, f->model, &uses[i]) == MP_PHASE_OPTIMIZER) return true;
+    return false;
+}
+
+/* Gradients that live to the end belong to parameters that no optimizer has if its steps use others, and none of these.
+ * Without a log, if more are freed between two backwards: an optimizer would free all of its own. `freed`, `used`: how
+ * many of these are freed so, and used. */
+static bool are_idle(const struct finder *f, const struct mp_change *kept, size_t freed, size_t used)
 {
     uint32_t last = f->updates.count ? event_of(f, f->updates.count - 1) : 0;
     mp_vec_each (const struct mp_edit_end, end, &kept->edits.ends) {
-        if (end_of(f, end->block) <= last) return false;
+        if (end_of(f, end->block) <= last || (used && is_for_optimizer(f, end->block))) return false;
     }
-    return freed > kept->edits.ends.count;
+    return used || freed > kept->edits.ends.count;
 }
 
-/* The path of the module that has the modules of all these gradients and of no other one; NULL: there is none. The
- * caller's. */
+/* True if an optimizer's step uses the gradient; without a log, if it is freed before the last step. */
+static bool is_trained(const struct finder *f, uint32_t block)
+{
+    if (f->model->uses.count) return is_for_optimizer(f, block);
+    return end_of(f, block) != MP_NONE && end_of(f, block) <= event_of(f, f->updates.count - 1);
+}
+
+/* The path of the module that has the modules of all these gradients and of no other one; NULL: there is none. In its
+ * first call, a module may have no name yet. The caller's. */
 static char *find_frozen(const struct finder *f, const struct mp_change *idle)
 {
     const struct mp_model *model = f->model;
@@ -255,7 +273,8 @@ static char *find_frozen(const struct finder *f, const struct mp_change *idle)
     size_t length = 0;
     mp_vec_each (const struct mp_edit_end, end, &idle->edits.ends) {
         uint32_t module = mp_model_module(model, end->block);
-        const char *path = module ? mp_model_text(model, module) : "";
+        if (!module) continue;
+        const char *path = mp_model_text(model, module);
         if (!common) length = strlen(common = path);
         size_t same = 0, whole = 0; /* whole: up to the end of a part of the path */
         while (same < length && common[same] == path[same])
@@ -269,9 +288,7 @@ static char *find_frozen(const struct finder *f, const struct mp_change *idle)
         uint32_t module = is_ours(f, block) ? mp_model_module(model, block) : 0;
         const char *path = module ? mp_model_text(model, module) : "";
         bool under = !strncmp(path, common, length) && (!path[length] || path[length] == '.');
-        if (under && is_gradient(f, block, update) && end_of(f, block) != MP_NONE &&
-            end_of(f, block) <= event_of(f, f->updates.count - 1))
-            length = 0;
+        if (under && is_gradient(f, block, update) && is_trained(f, block)) length = 0;
     }
     return length ? mp_text_copy_part(common, length) : NULL;
 }
@@ -298,18 +315,20 @@ static void find_gradients(struct finder *f)
     struct mp_change late = {.kind = MP_CHANGE_LIFETIME, .pattern = MP_CHANGE_LATE_ZERO_GRAD};
     struct mp_change freed = {.kind = MP_CHANGE_LIFETIME, .pattern = MP_CHANGE_GRADIENTS_KEPT};
     uint32_t *number = mp_alloc_zeroed(f->model->blocks.count + 1, sizeof *number), count = 0;
-    size_t others = 0;
+    size_t others = 0, used = 0;
     for (uint32_t block = 0; block < f->model->blocks.count; block++) {
         size_t update = is_ours(f, block) ? update_after(f, f->model->blocks.alloc_event[block]) : 0;
         if (!is_gradient(f, block, update)) continue;
         const struct update *at = &f->updates.at[update];
         bool lasts = at->backward != MP_NONE && end_of(f, block) > at->backward;
-        others += at->backward != MP_NONE && !lasts;
+        bool is_freed = at->backward != MP_NONE && !lasts;
+        others += is_freed;
+        used += is_freed && is_for_optimizer(f, block);
         if (end_of(f, block) <= at->event || end_of(f, block) <= at->forward) continue;
         if (lasts) number[block] = ++count;
         mp_change_end(lasts ? &freed : &late, block, at->event);
     }
-    bool idle = are_idle(f, &freed, others);
+    bool idle = are_idle(f, &freed, others, used);
     if (idle && are_of_dead(f, &freed)) {
         freed.edits.ends.count = 0;
     } else if (idle) {
