@@ -198,11 +198,13 @@ uint64_t mp_held_unknown(const struct mp_model *model, uint16_t track)
     return unknown;
 }
 
-/* True if the path begins at a name of the program, and leads to the block itself, not to a graph. */
+/* True if the path begins at a name of the program, and leads to the block or through a container's entries. A
+ * variable's own graph is a training's activations. */
 static bool is_from_name(const struct mp_holder *holder)
 {
-    return holder->certain && holder->kind < MP_HOLDER_NATIVE && !strstr(holder->path, ".grad_fn") &&
-           !mp_holder_is_cycle(holder) && *holder->path != '<';
+    const char *graph = strstr(holder->path, ".grad_fn");
+    return holder->certain && holder->kind < MP_HOLDER_NATIVE && !mp_holder_is_cycle(holder) && *holder->path != '<' &&
+           (!graph || memchr(holder->path, '[', (size_t)(graph - holder->path)));
 }
 
 struct mp_held_most mp_held_most_find(const struct mp_model *model, uint16_t track)
