@@ -16,6 +16,7 @@ enum part_of { NOTHING, LIVE, RESERVED };
 
 struct part {
     uint64_t sample, known; /* the lowest values of the part; UINT64_MAX: none */
+    uint64_t highest;       /* the highest known value up to the part's begin */
     double when;            /* time of the lowest sample: the step's number, plus the part of the step that had
                              * passed */
     uint32_t samples;
@@ -45,7 +46,7 @@ struct sweep {
     enum part_of *role; /* by track */
     uint64_t *held;     /* by track */
     struct mp_level *levels;
-    uint64_t known;
+    uint64_t known, highest;
 };
 
 static bool has_driver_blocks(const struct mp_model *model, uint32_t device)
@@ -91,9 +92,10 @@ static void apply(struct sweep *sweep, uint32_t event)
     }
 }
 
-static void note(struct part *part, const uint64_t *sample, double when, uint64_t known)
+static void note(struct part *part, const uint64_t *sample, double when, const struct sweep *sweep)
 {
-    if (known < part->known) part->known = known;
+    if (sweep->known < part->known) part->known = sweep->known;
+    if (sweep->highest < part->highest) part->highest = sweep->highest;
     if (!sample) return;
     part->samples++;
     if (*sample >= part->sample) return;
@@ -127,7 +129,7 @@ static void fill_parts(struct sweep *sweep, const struct mp_step *steps, uint32_
     size_t next = 0;
     uint64_t now;
     for (uint32_t i = 0; i < parts->count; i++)
-        parts->at[i] = (struct part){.sample = UINT64_MAX, .known = UINT64_MAX};
+        parts->at[i] = (struct part){.sample = UINT64_MAX, .known = UINT64_MAX, .highest = UINT64_MAX};
     for (uint32_t event = 0, step = 0; event < steps[last].first; event++) {
         while (step < last && steps[step + 1].first <= event)
             step++;
@@ -136,10 +138,11 @@ static void fill_parts(struct sweep *sweep, const struct mp_step *steps, uint32_
         for (; next < model->samples.count && model->samples.at[next].time_ns <= model->events.time_ns[event]; next++) {
             const struct mp_sample *sample = &model->samples.at[next];
             if (!follow_share(&share, sample, &now) || !inside) continue;
-            note(part, &now, step + fraction_of(&steps[step], sample->time_ns), sweep->known);
+            note(part, &now, step + fraction_of(&steps[step], sample->time_ns), sweep);
         }
         apply(sweep, event);
-        if (inside) note(part, NULL, 0, sweep->known);
+        if (sweep->known > sweep->highest) sweep->highest = sweep->known;
+        if (inside) note(part, NULL, 0, sweep);
     }
     for (uint32_t i = 1; i < parts->count; i++) {
         if (parts->at[i].samples || parts->at[i - 1].sample == UINT64_MAX) continue;
@@ -183,9 +186,10 @@ static double slope_of(const uint64_t *rest, const double *when, uint32_t count)
 
 /* True if growth goes on: nearly each part is higher than the one before, and the last two are. The later half must
  * rise at least half as fast as the earlier one, and the process itself with it: where only known bytes fall, the C
- * library keeps freed memory. *much: the growth exceeds the usual growth of heaps and
- * interpreters. */
-static bool judge(const struct parts *parts, uint32_t last, struct mp_leak_finding *finding, bool *much)
+ * library keeps freed memory. *much: the growth exceeds the usual growth of heaps and interpreters. `beyond_highest`:
+ * only growth beyond the most that blocks ever took counts. */
+static bool judge(const struct parts *parts, uint32_t last, bool beyond_highest, struct mp_leak_finding *finding,
+                  bool *much)
 {
     uint64_t rest[MP_LEAK_PARTS], whole[MP_LEAK_PARTS];
     double when[MP_LEAK_PARTS];
@@ -195,7 +199,8 @@ static bool judge(const struct parts *parts, uint32_t last, struct mp_leak_findi
     for (uint32_t i = from; i < parts->count; i++) {
         const struct part *part = &parts->at[i];
         if (part->passed_over) continue;
-        rest[count] = part->sample > part->known ? part->sample - part->known : 0;
+        uint64_t known = beyond_highest ? part->highest : part->known;
+        rest[count] = part->sample > known ? part->sample - known : 0;
         whole[count] = part->sample;
         when[count] = part->when;
         rises += count && rest[count] > rest[count - 1];
@@ -271,9 +276,13 @@ static bool look_at(const struct mp_model *model, const struct mp_step *steps, u
         sweep.levels[i] = mp_level_start(model, i);
         if (sweep.role[i] == LIVE) sweep.known += sweep.levels[i].bytes;
     }
+    sweep.highest = sweep.known;
     fill_parts(&sweep, steps, last, *share, &parts);
+    struct mp_leak_finding beyond = finding; /* the C allocator rarely returns what blocks took and freed */
     bool much, added = false;
-    if (judge(&parts, last, &finding, &much) && !is_explained(findings, finding.bytes_per_step, share->shared)) {
+    if (judge(&parts, last, false, &finding, &much) &&
+        (!is_host || share->shared || judge(&parts, last, true, &beyond, &much)) &&
+        !is_explained(findings, finding.bytes_per_step, share->shared)) {
         added = !parts.brief && much && last + 1 >= MP_LEAK_STEPS && !share->planned && finding.track != MP_TRACK_NONE;
         if (added)
             mp_vec_add(findings, finding);

@@ -121,6 +121,36 @@ START_TEST(holes_beside_what_stays_are_no_leak_of_their_own)
     }
 }
 
+/* 60 steps of a second. A temporary block grows by 1 MiB a step, and the heap keeps its memory; `more` grows, too. */
+static struct mp_leaks judge_growing_work(uint64_t more)
+{
+    struct world world;
+    start(&world);
+    world_move_to_host(&world);
+    uint32_t work = world_path(&world, "train.py:main:5", W_TORCH);
+    for (uint32_t step = 0; step < 60; step++) {
+        world_begin_step(&world);
+        for (uint32_t i = 0; i < 4; i++) {
+            world_release(&world, world_alloc(&world, work, (1 + step) * MIB));
+            world.now_ns += MP_NS_PER_SECOND / 4;
+            world_sample(&world, 400 * MIB + step * (MIB + more));
+        }
+    }
+    return judge(&world);
+}
+
+START_TEST(memory_that_the_heap_keeps_of_growing_work_is_not_hidden)
+{
+    struct mp_leaks leaks = judge_growing_work(0);
+    ck_assert_int_ne(leaks.verdict, MP_VERDICT_LEAK);
+    ck_assert_uint_eq(leaks.findings.count, 0);
+    mp_leaks_free(&leaks);
+    leaks = judge_growing_work(2 * MIB);
+    ck_assert_int_eq(leaks.verdict, MP_VERDICT_LEAK);
+    ck_assert_int_eq(leaks.findings.at[0].class, MP_LEAK_HIDDEN);
+    mp_leaks_free(&leaks);
+}
+
 START_TEST(a_second_s_growth_of_the_host_is_no_proof)
 {
     struct mp_leaks leaks = judge_host(50);
@@ -508,7 +538,7 @@ START_TEST(whole_repetitions_are_enough)
 
 MP_SUITE("leak_kinds", a_start_is_no_leak, whole_repetitions_are_enough, hidden_growth_is_told,
          holes_beside_what_stays_are_no_leak_of_their_own, a_second_s_growth_of_the_host_is_no_proof,
-         a_little_hidden_growth_is_not_called_clean, brief_growth_is_not_called_clean, four_readings_tell_nothing,
-         what_is_bounded_or_recorded_is_not_hidden, a_buffer_made_anew_and_larger_is_told,
-         a_group_made_anew_with_one_more_is_told, handles_are_counted, a_server_s_threads_overlap,
-         a_thread_of_few_long_steps_leaks_in_those_of_others)
+         memory_that_the_heap_keeps_of_growing_work_is_not_hidden, a_little_hidden_growth_is_not_called_clean,
+         brief_growth_is_not_called_clean, four_readings_tell_nothing, what_is_bounded_or_recorded_is_not_hidden,
+         a_buffer_made_anew_and_larger_is_told, a_group_made_anew_with_one_more_is_told, handles_are_counted,
+         a_server_s_threads_overlap, a_thread_of_few_long_steps_leaks_in_those_of_others)
