@@ -40,6 +40,8 @@ struct finder {
     unsigned char *trains;   /* by stack: such a pass's caller */
     unsigned char *wastes;   /* by stack: the caller of a pass whose graph was useless */
     unsigned char *joined;   /* by stack: a program keeps these blocks to join them */
+    unsigned char *graphed;  /* by stack: the caller of a pass in whose graph a look found a block */
+    unsigned char *local;    /* by stack: a look found a block in a variable of a running function */
     struct mp_change evaluation, batches, halves, gathered;
     uint64_t most; /* bytes that the graph keeps in one pass of the evaluation */
     bool trained;  /* some turn is backward */
@@ -245,9 +247,40 @@ static bool is_retained(struct finder *f, size_t turn, uint32_t over)
     return false;
 }
 
+/* What the looks say of passes. */
+static void find_graphed(struct finder *f)
+{
+    mp_vec_each (const struct mp_model_holder, row, &f->model->holders) {
+        uint32_t born = f->model->blocks.alloc_event[row->block];
+        const char *path = mp_model_text(f->model, row->path);
+        if (row->kind == MP_HOLDER_LOCAL && !strchr(path, '[')) f->local[f->model->blocks.stack[row->block]] = true;
+        if (born == MP_NONE || !is_ours(f, born) || !strstr(path, ".grad_fn")) continue;
+        size_t turn = mp_phase_turn_of(f->phases, born), first = act_at(f, event_of(f, turn));
+        if (turn < f->phases->turns.count && f->phases->turns.at[turn].phase == MP_PHASE_FORWARD &&
+            first < f->acts.count)
+            f->graphed[caller(f, first)] = true;
+    }
+}
+
+static bool is_under(const char *path, const char *module)
+{
+    size_t length = strlen(module);
+    return !strncmp(path, module, length) && (!path[length] || path[length] == '.');
+}
+
+/* The event at which the module's call is over that made a block of a pass. A variable of its forward may hold the
+ * block until then. */
+static uint32_t end_of_call(const struct finder *f, size_t act, size_t end)
+{
+    size_t next = act + 1;
+    while (next < end && is_under(f->acts.at[next].path, f->acts.at[act].path))
+        next++;
+    return event_at(f, next);
+}
+
 /* Judges one call of the network. It made a graph if half of the blocks that a training would save are freed together
- * after it, between two allocations; a cache of keys and values is less. The graph was useless if no backward ran
- * before that, or a backward of another pass. */
+ * after it, between two allocations; a cache of keys and values is less. A look that found a graph proves it. The graph
+ * was useless if no backward ran before that, or a backward of another pass. */
 static void look_at_pass(struct finder *f, size_t turn)
 {
     size_t first = act_at(f, event_of(f, turn)), end = act_at(f, event_of(f, turn + 1)), together = 0;
@@ -256,6 +289,10 @@ static void look_at_pass(struct finder *f, size_t turn)
     double expected = 0;
     if (end - first < 3 || f->consumed[turn]) return;
     size_t result = find_ends(f, first, end, 0);
+    for (size_t i = first; i < end; i++) {
+        uint32_t last = f->local[stack(f, &f->acts.at[i])] ? end_of_call(f, i, end) : 0;
+        if (f->acts.at[i].end < last) f->acts.at[i].end = last;
+    }
     uint32_t done = f->acts.at[end - 1].event; /* the call's last allocation */
     size_t gap = common_gap(f, first, end, result, done);
     for (size_t i = first; i < end; i++) {
@@ -268,8 +305,8 @@ static void look_at_pass(struct finder *f, size_t turn)
         kept += bytes(f, act);
         if (freed(f, act) > over) over = freed(f, act);
     }
-    if (together < 2 || (double)together * 2 <= expected || kept * LEAST_SAVED < made || is_retained(f, turn, over))
-        return;
+    bool is_graph = (double)together * 2 > expected || f->graphed[caller(f, first)];
+    if (together < 2 || !is_graph || kept * LEAST_SAVED < made || is_retained(f, turn, over)) return;
     for (size_t i = first; i < end; i++)
         if (i != result && gap_of(f, i, done) == gap && f->acts.at[i].end < freed(f, &f->acts.at[i]))
             mp_change_end(&f->evaluation, f->acts.at[i].block, f->acts.at[i].end);
@@ -503,12 +540,6 @@ static void look_at_batches(struct finder *f, size_t from, size_t backward, size
 
 /* ---- a network without a use for its gradients */
 
-static bool is_under(const char *path, const char *module)
-{
-    size_t length = strlen(module);
-    return !strncmp(path, module, length) && (!path[length] || path[length] == '.');
-}
-
 static bool is_made_under(const struct finder *f, uint32_t block, const char *module)
 {
     uint32_t of = mp_model_module(f->model, block);
@@ -601,9 +632,12 @@ void mp_graphs_propose(const struct mp_model *model, const struct mp_torch_histo
     f.trains = mp_alloc_zeroed(model->stacks.count + 1, 1);
     f.wastes = mp_alloc_zeroed(model->stacks.count + 1, 1);
     f.joined = mp_alloc_zeroed(model->stacks.count + 1, 1);
+    f.graphed = mp_alloc_zeroed(model->stacks.count + 1, 1);
+    f.local = mp_alloc_zeroed(model->stacks.count + 1, 1);
     find_acts(&f);
     find_consumed(&f);
     find_gathered(&f);
+    find_graphed(&f);
     for (size_t i = 0; i < phases->turns.count; i++) {
         unsigned phase = phases->turns.at[i].phase;
         if (phase == MP_PHASE_FORWARD) look_at_pass(&f, i);
@@ -629,4 +663,6 @@ void mp_graphs_propose(const struct mp_model *model, const struct mp_torch_histo
     free(f.trains);
     free(f.wastes);
     free(f.joined);
+    free(f.graphed);
+    free(f.local);
 }
