@@ -355,6 +355,7 @@ class Launchers(harness.TestCase):
         for info in files.values():
             self.assertEqual(info["coverage"]["notes"], [])
 
+    @harness.needs("jobs")
     def test_workers_of_ray_have_its_names(self):
         """Ray names its processes after the call that runs, and ends them with status 1."""
         worker = self.script("rank.py", RANK + "import sys\nsys.exit(1)\n")
@@ -419,6 +420,7 @@ class Launchers(harness.TestCase):
         outside = harness.memprof("snapshot", "--print-env")
         self.assertEqual((outside.returncode, outside.stdout), (1, ""))
 
+    @harness.needs("jobs")
     def test_a_launcher_leaves_no_verdict_open(self):
         """It keeps nothing and marks no steps; a rank with few steps still counts."""
         program = self.script("new.py", NEW_ENVIRONMENT.replace(WORK, TORCH_WORK))
@@ -461,6 +463,7 @@ class Launchers(harness.TestCase):
             if info["process"]["role"]:  # each batch is a step
                 self.assertEqual(info["steps"], {"count": 3, "source": "torch"})
 
+    @harness.needs("jobs")
     def test_ranks_of_spawn(self):
         """They know their rank as an argument alone. A name has it if nothing was recorded before the process group."""
         program = self.script("spawn.py", SPAWNED_RANKS)

@@ -36,6 +36,7 @@ class Columns(harness.TestCase):
         self.assertTrue(told, done.stderr)
         return told.group(1).split(", ")
 
+    @harness.needs("jobs")
     def test_each_name_is_a_column(self):
         for command, operands, _ in (*TABLES, ("report", ("leaking",), None)):
             names = self.names(command, operands)
@@ -63,12 +64,14 @@ class Columns(harness.TestCase):
         self.run_of("steps", ("leaking",), "--columns", "region,count", "-o", self.folder / "regions.csv")
         self.assertEqual((self.folder / "regions.csv").read_bytes(), b"region,count\r\nforward,40\r\nbackward,40\r\n")
 
+    @harness.needs("jobs")
     def test_json_has_all_keys(self):
         for command, operands, _ in TABLES:
             whole = self.run_of(command, operands, "--json").stdout
             self.assertEqual(self.run_of(command, operands, "--json", "--columns", self.names(command, operands)[0]).stdout,
                              whole)
 
+    @harness.needs("jobs")
     def test_csv_has_the_numbers_of_json(self):
         compared = 0
         for command, operands, key in TABLES:
@@ -93,6 +96,7 @@ class Columns(harness.TestCase):
         told = self.run_of("compare", ("leaking", "train"), "--columns", "change,blocks", "-n", "1", "--format", "csv").stdout
         self.assertEqual(told, "delta_bytes,blocks\n-38797312,-37\n")
 
+    @harness.needs("jobs")
     def test_forms_by_the_ending_of_a_file(self):
         for command, operands, _ in TABLES:
             for ending, begins in ((".md", "## "), (".html", "<!doctype html>"), (".csv", "")):

@@ -445,6 +445,7 @@ class Commands(unittest.TestCase):
     def test_usage_comes_before_reading(self):
         self.check_fails("peak nosuch.mp --sort name", 2, "cannot sort")
 
+    @asserted.needs("jobs")
     def test_a_terminal_gets_no_page(self):
         for words in (["report", "train.mp"], ["report", "train.mp", "cut.mp"], ["compare", "train.mp", "train.mp"]):
             ours, terminal = os.openpty()

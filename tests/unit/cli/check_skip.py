@@ -102,6 +102,7 @@ class Skip(harness.TestCase):
                                self.folder / "slab.mp")
         self.assertEqual(page.returncode, 0, page.stderr)
 
+    @harness.needs("jobs")
     def test_a_job(self):
         self.record_cpp(", direct()")
         job = self.folder / "job"
