@@ -34,6 +34,22 @@ main()
 """
 
 
+# Again and again, another layer trains for the first time, or the same one with a new optimizer.
+STATES = """
+import sys, torch
+layers = [torch.nn.Linear(256, 256) for _ in range(20)]
+model, optimizers = torch.nn.Sequential(*layers).requires_grad_(False), []
+every, last = (8, 48) if sys.argv[1] == "unfrozen" else (4, 64)
+for step in range(64):
+    if step % every == 0 and step < last:
+        layer = layers[step // every if sys.argv[1] == "unfrozen" else 0].requires_grad_(True)
+        optimizers.append(torch.optim.Adam(layer.parameters()))
+    for optimizer in optimizers: optimizer.zero_grad(set_to_none=True)
+    model(torch.randn(8, 256)).square().mean().backward()
+    for optimizer in optimizers if sys.argv[1] == "unfrozen" else optimizers[-1:]: optimizer.step()
+"""
+
+
 @harness.unittest.skipUnless(PYTHON, "no Python here has torch")
 class Programs(harness.TestCase):
     def record(self, program, *arguments, options=()):
@@ -134,6 +150,13 @@ class Programs(harness.TestCase):
         for what, _, leaks in self.leaks("clean.py", "--steps", STEPS):
             with self.subTest(what=what):
                 self.assertEqual(leaks["verdict"], "clean", leaks["findings"])
+
+    def test_state_of_ever_more_parameters(self):
+        program = self.folder / "states.py"
+        program.write_text(STATES)
+        for what, verdict in (("unfrozen", "clean"), ("anew", "leak")):
+            harness.record_whole(self.folder / f"{what}.mp", (PYTHON, program, what))
+            self.assertEqual(harness.answer("leaks", self.folder / f"{what}.mp")["verdict"], verdict, what)
 
     def test_modules_tell_layers_from_rounds(self):
         _, pid, made = self.record("loops.py", "one_line").split()

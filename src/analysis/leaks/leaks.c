@@ -525,6 +525,25 @@ static bool are_segments_needed(const struct mp_model *model, uint16_t driver)
     return false;
 }
 
+/* True if the staying blocks are gradients or an optimizer's state, each of another parameter. They grow while more
+ * parameters take part, as in gradual unfreezing, and no further. A second optimizer's state has the same names. */
+static bool is_of_parameters(const struct judge *judge, const struct mp_leak_place *place)
+{
+    const struct mp_model *model = judge->model;
+    uint32_t last = judge->steps->at[judge->places.first_step + judge->places.last].first;
+    struct mp_map names = {0};
+    bool of_parameters = true;
+    for (size_t i = place->first; of_parameters && i < place->first + place->count; i++) {
+        if (judge->places.lives[i].death < judge->places.last) continue;
+        const struct mp_model_label *label = mp_model_label_at(model, judge->places.blocks[i], last);
+        of_parameters =
+            label && label->name && (label->role == MP_ROLE_OPTIMIZER_STATE || label->role == MP_ROLE_GRADIENT);
+        if (of_parameters) mp_map_at(&names, (uint64_t)label->role << 32 | label->name, &of_parameters);
+    }
+    mp_map_free(&names);
+    return of_parameters;
+}
+
 static void judge_place(struct judge *judge, const struct mp_leak_place *place)
 {
     struct mp_leak_growing growing = {.regrown = false};
@@ -542,6 +561,7 @@ static void judge_place(struct judge *judge, const struct mp_leak_place *place)
         return;
     }
     if (evidence->growth == MP_GROWTH_NONE || (!growing.regrown && was_cleared(judge, place, evidence->births))) return;
+    if (is_of_parameters(judge, place)) return;
     /* Segments that their blocks need: these have a track of their own. */
     if (leak_is_segment(judge->model, place) && (!grows || are_segments_needed(judge->model, place->track))) return;
     if (evidence->growth == MP_GROWTH_ONCE && growing.slope.bytes < MP_LEAK_WORTH_BYTES) return;
