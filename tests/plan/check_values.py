@@ -260,6 +260,20 @@ class Values(bed.TestCase):
         self.assertIn("memory ran out 1 time (the command went on), with 0 B reserved and 0 B allocated", run.said)
         self.assertNotIn("at the peak (", run.said)
 
+    def test_a_limit_of_the_program_is_the_cause(self):
+        for held, cause in ((0, "limit"), (2, "limit"), (38, "capacity")):
+            run = self.execute(f"import torch\ntorch.cuda.set_per_process_memory_fraction({0.5 if held < 38 else 1.0})\n"
+                               f"kept = torch.empty({held} << 30, dtype=torch.uint8, device='cuda')\n"
+                               "torch.empty(30 << 30, dtype=torch.uint8, device='cuda')\n", how="plan", status=1,
+                               options=["--device", "50GiB"])
+            self.assertIn(f"cause: {cause}: ", run.said)
+
+    def test_offloaded_activations_decide_no_size(self):
+        run = self.execute("import torch\nw = torch.ones(64, 64, device='cuda', requires_grad=True)\n"
+                           "with torch.autograd.graph.save_on_cpu():\n    loss = (w @ torch.randn(64, 64, device='cuda')).exp().sum()\n"
+                           "loss.backward()\n", how="plan")
+        self.assertEqual({one["use"] for one in run.info()["plan"]["read_backs"]}, {"value"})
+
     def test_memory_is_the_same(self):
         rows = {}
         for values in ("zeros", "host"):  # "host": nothing is followed

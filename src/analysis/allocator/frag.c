@@ -119,16 +119,21 @@ static uint64_t planned_outside(const struct mp_model *model)
 }
 
 /* The device's free memory when the request failed: from PyTorch's note, else from readings of the device. An early
- * reading lacks the context or what libraries take, for which a plan leaves room. */
+ * reading lacks the context or what libraries take, for which a plan leaves room. A plan has a device of its own, and
+ * needs no reading. */
 static uint64_t free_outside(const struct mp_model *model, uint16_t track, uint32_t oom)
 {
     struct mp_device_free room;
     mp_device_free_start(&room, model, mp_track_below(model, track));
     for (uint32_t event = 0; event <= oom; event++)
         mp_device_free_follow(&room, event);
-    uint64_t now = mp_device_free_now(&room);
+    uint64_t now = mp_device_free_now(&room), planned = planned_outside(model), total = total_of(model, track);
+    if (now == MP_BYTES_UNKNOWN && planned && total != MP_BYTES_UNKNOWN) {
+        uint64_t used = room.handed_out.bytes + planned;
+        return used < total ? total - used : 0;
+    }
     if (now == MP_BYTES_UNKNOWN) return now;
-    uint64_t beyond = room.total - room.handed_out.bytes - now, planned = planned_outside(model);
+    uint64_t beyond = room.total - room.handed_out.bytes - now;
     uint64_t left_out = planned > beyond ? planned - beyond : 0;
     return now > left_out ? now - left_out : 0;
 }

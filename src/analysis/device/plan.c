@@ -73,10 +73,14 @@ static const struct {
     {"allclose", MP_PLAN_WAY},       {"THPVariable_bool", MP_PLAN_WAY},
 };
 
+/* A parameter may be a std::unique_ptr, as of save_on_cpu()'s hooks. */
 static enum mp_plan_use use_by_name(const char *function)
 {
     for (size_t i = 0; i < sizeof uses / sizeof *uses; i++)
-        if (strstr(function, uses[i].part)) return uses[i].use;
+        for (const char *at = function; (at = strstr(at, uses[i].part));) {
+            at += strlen(uses[i].part);
+            if (strncmp(at, "_ptr", strlen("_ptr"))) return uses[i].use;
+        }
     return MP_PLAN_VALUE;
 }
 
