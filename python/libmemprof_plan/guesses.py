@@ -18,7 +18,7 @@ HELD = {"isnan": 0, "isinf": 0, "isfinite": 1}
 CHECKS = {"_is_all_true": 1, "_is_any_true": 0}  # of arguments of torch.distributions
 OF_ITSELF = {"eq": 1, "le": 1, "ge": 1, "ne": 0, "lt": 0, "gt": 0}  # x != x is a test for NaN
 DRAWS = ("randint", "randint_like", "random_")
-GOLDEN = 0.6180339887498949  # multiples of it, less their whole part, are spread evenly, however many there are
+FEW = 8  # coordinates of points, or ends of edges, which are drawn together
 SMALL = 64  # numbers in a draw: the next small draw has others, as a loop may wait for one
 MOST_DRAWN = 1 << 21  # numbers: more are data
 
@@ -43,11 +43,27 @@ def of(torch, known):
         drawn[0] += count if count <= SMALL else 0
         return before if count <= SMALL else 0
 
+    def steps(dimensions):
+        """Multiples of these numbers, less their whole parts, are spread evenly in that many dimensions, however many
+        there are. One dimension: the golden ratio, 0.618."""
+        root = 2.0
+        for _ in range(64):
+            root = (1 + root) ** (1 / (dimensions + 1))
+        return [root ** -(place + 1) for place in range(dimensions)]
+
+    def is_of_points(shape, place):
+        return len(shape) > 1 and 1 < shape[place] <= FEW
+
     def uniform(result):
         if result.numel() > MOST_DRAWN:
             raise LookupError
-        at = arange(result.numel()).double() + turn(result.numel())
-        return (0.5 + at * GOLDEN).frac().reshape(result.shape)
+        shape, start = result.shape, turn(result.numel())
+        place = next((place for place in (-1, 0) if is_of_points(shape, place)), None)
+        if place is None:
+            return (0.5 + (arange(result.numel()).double() + start) * steps(1)[0]).frac().reshape(shape)
+        at = arange(result.numel() // shape[place]).double() + start
+        points = [(0.5 + at * step).frac() for step in steps(shape[place])]
+        return torch.stack(points, place).reshape(shape)
 
     def draw(operator, arguments, named, results):
         return [uniform(results[0])], False
@@ -74,7 +90,7 @@ def of(torch, known):
             values = arange(count).expand(chosen.movedim(dim, -1).shape).movedim(-1, dim) if chosen.dim() else arange(1)[0]
         else:
             taken = chosen.numel()
-            if taken >= count:
+            if taken >= count and not (name in DRAWS and any(is_of_points(chosen.shape, place) for place in (-1, 0))):
                 values = low + (arange(taken) + count // 2 + (turn(taken) if name in DRAWS else 0)) % count
             elif name in DRAWS:
                 values = low + (uniform(chosen) * count).long().reshape(-1)

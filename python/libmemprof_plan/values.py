@@ -72,6 +72,7 @@ CONDITION = 4  # a guessed condition: it selects a share, but what holds for all
 TOTALS = {"sum", "cumsum", "count_nonzero", "mean"}  # numbers that follow from the share
 TOLD = (KNOWN, None, SPREAD, RECEIVED, SPREAD)  # to the driver
 TRUTHS = {"all", "any", "_is_all_true", "_is_any_true", "equal", "isclose", "is_nonzero", "max", "min", "amax", "amin", "aminmax"}
+INDEXED = {"scatter", "scatter_add", "scatter_reduce", "index_add"}  # arguments: self, dim, index, ...
 # In-place operators that change only the tensor itself: its values stay.
 SHAPES = set("detach_ requires_grad_ t_ transpose_ swapaxes_ swapdims_ squeeze_ unsqueeze_ as_strided_ set_".split())
 EXCHANGED_MOST = 1 << 16  # src/softgpu/nccl/exchange.h
@@ -394,6 +395,8 @@ class _Follower:
         if name in ("fill_", "zero_"):
             return [0 if name == "zero_" else self.hosted(arguments[1])]
         try:
+            if base in INDEXED:
+                self.adopt(arguments)
             known = [self.hosted(one) for one in arguments]
         except LookupError:
             return self.decided(base, arguments)
@@ -410,6 +413,18 @@ class _Follower:
         if base in COUNTS:
             self.give(self.torch.tensor(COUNTS[base](result, *known), device="cpu"))
         return result if isinstance(result, (list, tuple)) else [result]
+
+    def adopt(self, arguments):
+        """An unknown index, as a compiled router returns, is a choice among the elements that it may select."""
+        of, dim, index = arguments[:3]
+        if not index.is_cuda or index.dtype is not self.torch.int64 or self.view(index) is not None or not index.numel():
+            return
+        for one in (of, *arguments[3:]):
+            self.hosted(one)
+        count = of.shape[dim]
+        values = (self.torch.arange(index.numel(), device="cpu") + count // 2) % count
+        self.here.origin = SPREAD
+        self.keep([values.reshape(index.shape)], [index], [])
 
     def decided(self, base, arguments):
         """One operand alone may decide the result: if it is true (for a false one: false), the other does not

@@ -191,6 +191,11 @@ done, rounds = torch.zeros(4, dtype=torch.bool, device="cuda"), 0
 while not done.all() and rounds < 200:
     done, rounds = done | (draw(0, 3, (4,)) == 2), rounds + 1
 line(rounds < 200)
+points = (torch.rand(1000, 3, device="cuda") * 10).long()
+line(torch.unique(points, dim=0).shape[0] > 500 and torch.unique(draw(0, 50, (2, 400)), dim=1).shape[1] > 300)
+index = x[:, :2].long()  # as a compiled router returns: only the device knows it
+line(torch.nn.functional.one_hot(index.flatten(), 8).sum(0).tolist() == [16] * 8)
+line(x.new_zeros(64, 8).scatter(1, index, 1.0).bool().sum() == torch.bincount(index.flatten(), minlength=8).sum())
 for rounds in range(200):
     if torch.rand(1, device="cuda").item() < 0.2:
         break
@@ -238,7 +243,7 @@ class Values(bed.TestCase):
 
     def test_guesses_agree(self):
         run = self.execute(GUESSED, how="plan")
-        self.assertEqual(run.output, "[] 12\n")
+        self.assertEqual(run.output, "[] 15\n")
         self.assertTrue(all(one["origin"] == "spread" for one in run.info()["plan"]["read_backs"]))
 
     def test_a_loop_that_asks_for_ever_is_named(self):
