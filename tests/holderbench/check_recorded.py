@@ -527,6 +527,13 @@ class Recorded(harness.TestCase):
         self.assertIn("of graphs behind their backward pass, held by update().outputs[*]", report)
         self.assertIn("held by update().outputs[*]['out'].grad_fn", report)
 
+    def test_graphs_under_numbered_keys_are_one_cause(self):
+        text = MICRO_BATCHES.replace("outputs = []", "outputs = {}").replace("DETACHES", "False")
+        peak, (change,), _ = self.held_at_the_peak(text.replace('outputs.append({"out":', 'outputs.update({f"out/{micro}":'))
+        held, = peak["held"]
+        self.assertEqual(held["path"], "update().outputs['out/*']")
+        self.assertIn("`update().outputs['out/*']`", change["text"])
+
     def test_garbage_that_waits_for_the_collector(self):
         peak, (change,), report = self.held_at_the_peak(REQUESTS.replace("COLLECT", "pass"))
         fixed, none, _ = self.held_at_the_peak(REQUESTS.replace("COLLECT", "gc.collect()"))

@@ -33,18 +33,17 @@ static bool is_behind_backward(const struct finder *f, const struct mp_model_hol
     return end < mp_model_events_before(f->model, f->model->looks.at[row->look].time_ns, true);
 }
 
-/* The path with [*] in place of the keys of entries, so that one entry and many have the same root. */
+/* The path with * in place of numbers in the keys of entries, so that ['loss/0'] and ['loss/1'] have the same root, as
+ * one entry and many do. */
 static char *pattern_of(const char *path)
 {
     char *pattern = mp_alloc(strlen(path) + 1), *to = pattern;
+    bool is_key = false;
     for (const char *at = path; *at;) {
-        size_t digits = *at == '[' ? strspn(at + 1, "0123456789") : 0;
-        if (digits && at[digits + 1] == ']') {
-            to = stpcpy(to, "[*]");
-            at += digits + 2;
-        } else {
-            *to++ = *at++;
-        }
+        size_t digits = is_key ? strspn(at, "0123456789") : 0;
+        is_key = *at == '[' || (is_key && *at != ']');
+        *to++ = digits ? '*' : *at;
+        at += digits ? digits : 1;
     }
     *to = '\0';
     return pattern;
