@@ -542,6 +542,9 @@ const char *mp_holder_advice(const struct mp_holder *holder)
                "a detached tensor in it, or remove() the hook";
     if (is_of_gradients(path)) return of_gradients;
     if (!holder->certain) return NULL;
+    if (is_gc_cycle(path) && strstr(path, " → __traceback__"))
+        return "a variable of a frame keeps the error whose traceback keeps the frame: del it where the function ends, "
+               "or keep str(error)";
     if (is_gc_cycle(path)) /* autograd gives a Function's ctx the name of its class */
         return ends_in_before(path, "Backward", awaits_gc)
                    ? "a tensor that forward() keeps on ctx has a graph that keeps ctx: ctx.save_for_backward(tensor) "

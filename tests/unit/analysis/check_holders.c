@@ -257,6 +257,8 @@ START_TEST(advice_only_where_the_path_shows_it)
         {"a cycle of ClampBackward that gc has not collected yet → ClampBackward.kept[0]", MP_HOLDER_UNKNOWN, false,
          "save_for_backward"},
         {"a cycle of Box that gc has not collected yet → Box.kept[*]", MP_HOLDER_UNKNOWN, false, "weakref"},
+        {"a cycle of TooLong that gc has not collected yet → __traceback__ → handle().batch", MP_HOLDER_UNKNOWN, false,
+         "the error whose traceback keeps the frame"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct mp_holder holder = {
