@@ -282,12 +282,13 @@ class Lifetimes(harness.TestCase):
     def test_graphs_that_live_to_the_end(self):
         """One cause, one row: the graphs, not the leak of each line that they hold."""
         program, path = self.folder / "program.py", self.folder / "run.mp"
-        program.write_text(KEEPS_GRAPHS)
-        harness.record_whole(path, (bench.PYTHON, program), "--holders")
-        change, *others = harness.answer("advise", path, "--kind", "lifetime")["changes"]
-        self.assertEqual(change["pattern"], "no_grad")
-        self.assertLessEqual({other["pattern"] for other in others}, {"gradients_kept", "evaluation_batch"}, others)
-        self.assertIn("keeps the graphs of 12 forwards", change["text"])
+        for name, kept in (("result", KEEPS_GRAPHS), ("model.kept", KEEPS_GRAPHS.replace("result =", "model.kept ="))):
+            program.write_text(kept)
+            harness.record_whole(path, (bench.PYTHON, program), "--holders")
+            change, *others = harness.answer("advise", path, "--kind", "lifetime")["changes"]
+            self.assertEqual(change["pattern"], "no_grad")
+            self.assertLessEqual({other["pattern"] for other in others}, {"gradients_kept", "evaluation_batch"}, others)
+            self.assertIn(f"`{name}` keeps the graphs of 12 forwards", change["text"])
 
     def test_graphs_of_a_program_that_never_trains(self):
         """The graphs of all batches count, the last one, too. Two of them live at once."""

@@ -317,7 +317,16 @@ static void look_at_pass(struct finder *f, size_t turn)
     f->evaluation.stack = caller(f, first);
 }
 
-/* Names the variable through which the looks found at least half of the graphs' bytes. */
+/* The length of the name that holds a path's graph: a variable or an attribute, without keys of entries. */
+static size_t name_of(const char *path)
+{
+    size_t length = mp_holder_variable(path);
+    const char *graph = strstr(path, ".grad_fn");
+    length += strcspn(path + length, "[ ");
+    return graph && (size_t)(graph - path) < length ? (size_t)(graph - path) : length;
+}
+
+/* Names the variable or attribute through which the looks found at least half of the graphs' bytes. */
 static void name_holder(struct finder *f)
 {
     const struct mp_model *model = f->model;
@@ -337,14 +346,14 @@ static void name_holder(struct finder *f)
         if (!ends[block] || kind == MP_HOLDER_UNKNOWN || kind == MP_HOLDER_NATIVE || kind == MP_HOLDER_TRACEBACK)
             continue;    /* an error's frames hold what was alive when it came */
         ends[block] = 0; /* a later look finds the same block again */
-        uint64_t variable = mp_intern_add(&variables, path, mp_holder_variable(path));
+        uint64_t variable = mp_intern_add(&variables, path, name_of(path));
         uint64_t *sum = mp_map_at(&sums, variable + 1, NULL);
         *sum += model->blocks.bytes[block];
         if (*sum <= most) continue;
         most = *sum;
         best = path;
     }
-    if (best && most * 2 >= all) f->evaluation.variable = mp_text_copy_part(best, mp_holder_variable(best));
+    if (best && most * 2 >= all) f->evaluation.variable = mp_text_copy_part(best, name_of(best));
     mp_map_free(&sums);
     mp_intern_free(&variables);
     free(ends);
