@@ -1,6 +1,7 @@
 #include "analysis/leaks/leak_verdict.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "analysis/device/plan.h"
 #include "analysis/leaks/leak_limits.h"
@@ -42,6 +43,15 @@ static void tell_caches(const struct mp_model *model, const struct mp_leak_signs
     mp_stack_lines_free(&lines);
 }
 
+/* True if the steps are inferred from a sample of the blocks, which shows only some of a loop's rounds. */
+static bool is_of_sample(const struct mp_model *model, const struct mp_steps *steps)
+{
+    bool sampled = false;
+    for (uint16_t track = 0; track < model->tracks.count; track++)
+        sampled |= mp_model_sample_of(model, track) != 0;
+    return sampled && steps->source && !strcmp(steps->source, "inferred");
+}
+
 enum mp_verdict mp_leak_verdict(const struct mp_model *model, const struct mp_steps *steps,
                                 const struct mp_leak_signs *signs, char *reason, size_t size)
 {
@@ -64,6 +74,9 @@ enum mp_verdict mp_leak_verdict(const struct mp_model *model, const struct mp_st
     else if (signs->built)
         SAY("%zu site%s make%s the parts of a model, and no module ran yet", signs->built, plural(signs->built),
             signs->built == 1 ? "s" : "");
+    else if (!enough && is_of_sample(model, steps))
+        SAY("too few steps: %u inferred from a sample of the heap, %u needed; call %s in the loop", signs->steps,
+            signs->needed, native ? "memprof_step()" : "libmemprof.step()");
     else if (!enough)
         SAY("too few steps: %u%s, %u needed", signs->steps,
             steps->guessed ? " inferred from the order of allocations" : "", signs->needed);

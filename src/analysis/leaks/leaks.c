@@ -532,16 +532,19 @@ static bool is_of_parameters(const struct judge *judge, const struct mp_leak_pla
     const struct mp_model *model = judge->model;
     uint32_t last = judge->steps->at[judge->places.first_step + judge->places.last].first;
     struct mp_map names = {0};
+    size_t staying = 0, labelled = 0;
     bool of_parameters = true;
     for (size_t i = place->first; of_parameters && i < place->first + place->count; i++) {
         if (judge->places.lives[i].death < judge->places.last) continue;
         const struct mp_model_label *label = mp_model_label_at(model, judge->places.blocks[i], last);
-        of_parameters =
-            label && label->name && (label->role == MP_ROLE_OPTIMIZER_STATE || label->role == MP_ROLE_GRADIENT);
+        staying++;
+        if (!label || !label->name) continue;
+        labelled++;
+        of_parameters = label->role == MP_ROLE_OPTIMIZER_STATE || label->role == MP_ROLE_GRADIENT;
         if (of_parameters) mp_map_at(&names, (uint64_t)label->role << 32 | label->name, &of_parameters);
     }
     mp_map_free(&names);
-    return of_parameters;
+    return of_parameters && labelled * 2 > staying; /* the newest may wait for their labels */
 }
 
 static void judge_place(struct judge *judge, const struct mp_leak_place *place)
