@@ -17,6 +17,7 @@ enum part_of { NOTHING, LIVE, RESERVED };
 struct part {
     uint64_t sample, known; /* the lowest values of the part; UINT64_MAX: none */
     uint64_t highest;       /* the highest known value up to the part's begin */
+    uint64_t top;           /* the highest sample */
     double when;            /* time of the lowest sample: the step's number, plus the part of the step that had
                              * passed */
     uint32_t samples;
@@ -98,6 +99,7 @@ static void note(struct part *part, const uint64_t *sample, double when, const s
     if (sweep->highest < part->highest) part->highest = sweep->highest;
     if (!sample) return;
     part->samples++;
+    if (*sample > part->top) part->top = *sample;
     if (*sample >= part->sample) return;
     part->sample = *sample;
     part->when = when;
@@ -145,10 +147,14 @@ static void fill_parts(struct sweep *sweep, const struct mp_step *steps, uint32_
         if (inside) note(part, NULL, 0, sweep);
     }
     for (uint32_t i = 1; i < parts->count; i++) {
+        if (parts->at[i].known == UINT64_MAX) { /* no event */
+            parts->at[i].known = parts->at[i - 1].known;
+            parts->at[i].highest = parts->at[i - 1].highest;
+        }
         if (parts->at[i].samples || parts->at[i - 1].sample == UINT64_MAX) continue;
         uint32_t first = (i * last + parts->count - 1) / parts->count, end = ((i + 1) * last - 1) / parts->count;
         parts->at[i].passed_over = steps[end].end_ns - steps[first].start_ns < (MP_LEAK_READ_WITHIN_MS * MP_NS_PER_MS);
-        parts->at[i].sample = parts->at[i - 1].sample;
+        parts->at[i].sample = parts->at[i].top = parts->at[i - 1].sample;
         parts->at[i].when = (double)i * last / parts->count;
     }
 }
@@ -184,14 +190,23 @@ static double slope_of(const uint64_t *rest, const double *when, uint32_t count)
     return (slopes[(found - 1) / 2] + slopes[found / 2]) / 2;
 }
 
-/* True if growth goes on: nearly each part is higher than the one before, and the last two are. The later half must
- * rise at least half as fast as the earlier one, and the process itself with it: where only known bytes fall, the C
- * library keeps freed memory. *much: the growth exceeds the usual growth of heaps and interpreters. `beyond_highest`:
- * only growth beyond the most that blocks ever took counts. */
-static bool judge(const struct parts *parts, uint32_t last, bool beyond_highest, struct mp_leak_finding *finding,
-                  bool *much)
+/* The bytes of freed blocks that the process still has: what blocks took at their highest, less what they take now and
+ * what the process once returned. Example: blocks take 100 MiB, then 40. If the process stays as large, the C library
+ * retains 60 MiB; if it has shrunk by 50, it retains 10. */
+static uint64_t retained_bytes(const struct part *part, uint64_t *top, uint64_t *returned)
 {
-    uint64_t rest[MP_LEAK_PARTS], whole[MP_LEAK_PARTS];
+    uint64_t freed = part->highest - part->known;
+    if (part->top > *top) *top = part->top;
+    if (*top - part->sample > *returned) *returned = *top - part->sample;
+    return freed > *returned ? freed - *returned : 0;
+}
+
+/* True if growth goes on: nearly each part is higher than the one before, and the last two are. The later half must
+ * rise at least half as fast as the earlier one. *much: the growth exceeds the usual growth of heaps and
+ * interpreters. */
+static bool judge(const struct parts *parts, uint32_t last, struct mp_leak_finding *finding, bool *much)
+{
+    uint64_t rest[MP_LEAK_PARTS], usual = 0, top = 0, returned = 0; /* usual: retained in the first part */
     double when[MP_LEAK_PARTS];
     uint32_t from = parts->count / 4, count = 0, rises = 0;
     while (from < parts->count && parts->at[from].sample == UINT64_MAX)
@@ -199,9 +214,10 @@ static bool judge(const struct parts *parts, uint32_t last, bool beyond_highest,
     for (uint32_t i = from; i < parts->count; i++) {
         const struct part *part = &parts->at[i];
         if (part->passed_over) continue;
-        uint64_t known = beyond_highest ? part->highest : part->known;
-        rest[count] = part->sample > known ? part->sample - known : 0;
-        whole[count] = part->sample;
+        uint64_t retained = retained_bytes(part, &top, &returned);
+        if (!count) usual = retained;
+        uint64_t known = part->known + retained;
+        rest[count] = part->sample + usual > known ? part->sample + usual - known : 0;
         when[count] = part->when;
         rises += count && rest[count] > rest[count - 1];
         count++;
@@ -212,8 +228,6 @@ static bool judge(const struct parts *parts, uint32_t last, bool beyond_highest,
     if (!*much && (parts->brief || end < first + MP_LEAK_GROWN_SOME)) return false;
     double earlier = middle > first ? (double)(middle - first) * (when[count - 1] - when[count / 2]) : 0;
     bool goes_on = end > middle && (double)(end - middle) * 2 * (when[count / 2] - when[0]) >= earlier;
-    goes_on =
-        goes_on && whole[count - 1] > whole[count / 2] && (whole[count - 1] - whole[count / 2]) * 2 >= end - middle;
     bool full = end < rest[count - 3] + (end - first) / (2 * count);
     finding->bytes = end - first;
     finding->births = rises;
@@ -278,11 +292,8 @@ static bool look_at(const struct mp_model *model, const struct mp_step *steps, u
     }
     sweep.highest = sweep.known;
     fill_parts(&sweep, steps, last, *share, &parts);
-    struct mp_leak_finding beyond = finding; /* the C allocator rarely returns what blocks took and freed */
     bool much, added = false;
-    if (judge(&parts, last, false, &finding, &much) &&
-        (!is_host || share->shared || judge(&parts, last, true, &beyond, &much)) &&
-        !is_explained(findings, finding.bytes_per_step, share->shared)) {
+    if (judge(&parts, last, &finding, &much) && !is_explained(findings, finding.bytes_per_step, share->shared)) {
         added = !parts.brief && much && last + 1 >= MP_LEAK_STEPS && !share->planned && finding.track != MP_TRACK_NONE;
         if (added)
             mp_vec_add(findings, finding);
