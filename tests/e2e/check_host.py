@@ -155,6 +155,20 @@ class Host(harness.TestCase):
         self.assertEqual((finding["track"], lines), ("cpu/malloc", [6, 9]))
         self.assertLess(abs(finding["bytes_per_step"] - 500 * 4000), 500 * 4000 / 3)
 
+    def test_files_in_shared_memory_without_steps(self):
+        """No loop is seen, but the counter says what files in /dev/shm took, unless the program removed them."""
+        program = self.folder / "frames.py"
+        program.write_text("import os, sys, time\nfrom multiprocessing import shared_memory\n"
+                           "for number in range(40):\n"
+                           "    segment = shared_memory.SharedMemory(create=True, size=1 << 20)\n"
+                           "    segment.buf[:] = bytes(1 << 20)\n    segment.close()\n"
+                           "    if sys.argv[1] == 'removed':\n        segment.unlink()\n    time.sleep(0.02)\n"
+                           "print(0)\n")
+        for what in ("left", "removed"):
+            path, _ = self.record(sys.executable, program, what)
+            reason = harness.answer("leaks", path)["reason"] or ""
+            self.assertEqual("; files in /dev/shm took 40.0 MiB at the end" in reason, what == "left", reason)
+
     def test_results_of_one_call_are_no_sure_leak(self):
         """Without looks, what the program frees later may be wanted. What it never frees is not."""
         program = self.folder / "joined.py"

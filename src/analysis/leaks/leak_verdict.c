@@ -43,6 +43,18 @@ static void tell_caches(const struct mp_model *model, const struct mp_leak_signs
     mp_stack_lines_free(&lines);
 }
 
+/* Bytes of the program's files in /dev/shm at the end, if they never took more; else 0. */
+static uint64_t shm_left(const struct mp_model *model)
+{
+    uint64_t last = 0, most = 0;
+    mp_vec_each (const struct mp_sample, sample, &model->samples) {
+        if (strcmp(mp_model_text(model, sample->counter), "cpu/shm") != 0) continue;
+        last = sample->value;
+        if (last > most) most = last;
+    }
+    return last == most && last >= MP_LEAK_GROWN_MIN ? last : 0;
+}
+
 /* True if the steps are inferred from a sample of the blocks, which shows only some of a loop's rounds. */
 static bool is_of_sample(const struct mp_model *model, const struct mp_steps *steps)
 {
@@ -112,6 +124,11 @@ enum mp_verdict mp_leak_verdict(const struct mp_model *model, const struct mp_st
         SAY("memory grew until the end, but no site in most of %u steps; several may replace each other's blocks by "
             "larger ones, as a cache does",
             signs->steps);
+    char left[MP_UNIT_TEXT];
+    size_t length = strlen(reason);
+    if ((!steps->count || !enough) && shm_left(model))
+        snprintf(reason + length, size - length, "; files in /dev/shm took %s at the end, more than ever before",
+                 mp_format_bytes(left, shm_left(model)));
     return *reason ? MP_VERDICT_UNKNOWN : MP_VERDICT_CLEAN;
 }
 
