@@ -66,12 +66,15 @@ static int run_rank(struct ranks *ranks, size_t number)
     return ended || failed ? MP_EXIT_COULD_NOT : MP_EXIT_DONE;
 }
 
+/* The rank that decides: of those that do not fit, or else of all, the one that needs most. A rank may fail with
+ * little, as its first request does not fit. */
 static size_t highest(const struct ranks *ranks)
 {
     size_t found = 0;
     for (size_t i = 1; i < ranks->count; i++) {
         const struct mp_plan_outcome *one = &ranks->stages[i].outcome, *most = &ranks->stages[found].outcome;
-        if (one->reserved + one->estimated > most->reserved + most->estimated) found = i;
+        bool more = one->reserved + one->estimated > most->reserved + most->estimated;
+        if (one->fits != most->fits ? most->fits : more) found = i;
     }
     return found;
 }
@@ -80,8 +83,8 @@ static void put_text(const struct ranks *ranks)
 {
     char reserved[MP_UNIT_TEXT];
     size_t most = highest(ranks);
-    printf("Highest: rank %u, %s reserved; %s %s\n", ranks->stages[most].rank,
-           mp_format_bytes(reserved, ranks->stages[most].outcome.reserved),
+    printf("%s: rank %u, %s reserved; %s %s\n", ranks->stages[most].outcome.fits ? "Highest" : "Worst",
+           ranks->stages[most].rank, mp_format_bytes(reserved, ranks->stages[most].outcome.reserved),
            ranks->stages[most].outcome.fits ? "fits" : "does not fit", ranks->device->key);
     mp_plan_outcome_heading("rank");
     for (size_t i = 0; i < ranks->count; i++)
@@ -89,6 +92,13 @@ static void put_text(const struct ranks *ranks)
     printf("  planned, one rank of each stage%s\n",
            ranks->count > 1 ? "; we assume that the other ranks of a stage are like it"
                             : "; no pipeline was seen, so we assume that the other ranks are like rank 0");
+    for (size_t i = 0; i < ranks->count; i++) {
+        size_t values = ranks->stages[i].outcome.sizes + ranks->stages[i].outcome.values;
+        if (values)
+            printf("  rank %u depends on %zu %s read from the device; memprof plan --rank %u lists %s\n",
+                   ranks->stages[i].rank, values, values == 1 ? "value" : "values", ranks->stages[i].rank,
+                   values == 1 ? "it" : "them");
+    }
 }
 
 static void put_json(const struct ranks *ranks)

@@ -176,6 +176,22 @@ dist.barrier()
         head = 4 * 4 * (256 * 4096 + 4096)  # parameters, gradients and states of the last stage
         self.assertGreater(ranks[256], head)
 
+    def test_a_later_stage_that_does_not_fit_decides(self):
+        program = self.folder / "stages.py"
+        program.write_text("""import torch, torch.distributed as dist
+dist.init_process_group("nccl")
+x = torch.ones(4, device="cuda")
+if dist.get_rank() == 0:
+    kept = torch.empty(1 << 30, device="cuda")
+    torch.randn(4, device="cuda").sum().item()
+    dist.send(x, 1)
+else:
+    torch.empty(800 << 30, dtype=torch.uint8, device="cuda")
+""")
+        result = self.plan("--world-size", 2, "--rank", "all", "--", sys.executable, program)
+        self.assertIn("Worst: rank 1, 2.00 MiB reserved; does not fit h100-80gb\n", result.stdout)
+        self.assertIn("rank 0 depends on 1 value read from the device; memprof plan --rank 0 lists it\n", result.stdout)
+
     def test_who_waits_for_others_is_named(self):
         result = self.plan("--world-size", 512, "--rank", 256, "--", sys.executable, PIPELINE, status=1)
         self.assertIn("rank 256 waits for an object that only rank 0 knows; memprof plan --rank all", result.stderr)
