@@ -4,6 +4,7 @@
 
 #include "analysis/holders/pinned_cache.h"
 #include "analysis/sites/peak.h"
+#include "base/clock.h"
 #include "base/words.h"
 #include "leakbench/world.h"
 #include "unit/suite.h"
@@ -375,6 +376,45 @@ START_TEST(python_that_ends_does_not_work_on)
     ck_assert_uint_eq(leaks_cleared_before(true), 0);
 }
 
+/* 60 steps of a second leave garbage, and temporary blocks between. The process grows by 1 MiB more in each, or not. */
+START_TEST(holes_beside_garbage_are_no_leak)
+{
+    static const uint64_t mib = 1 << 20;
+    for (unsigned grows = 0; grows < 2; grows++) {
+        struct world world;
+        struct mp_error error;
+        struct mp_leaks leaks;
+        world_start(&world, 3, 400);
+        world.marked = true;
+        world.threads = 1;
+        world_move_to_host(&world);
+        uint32_t work = world_path(&world, "train.py:main:5", W_TORCH),
+                 kept = world_path(&world, "train.py:main:6", W_TORCH);
+        for (uint32_t step = 0; step < 60; step++) {
+            world_begin_step(&world);
+            world_alloc(&world, kept, mib / 4);
+            for (uint32_t i = 0; i < 4; i++) {
+                world_release(&world, world_alloc(&world, work, 2 * mib));
+                world.now_ns += MP_NS_PER_SECOND / 4;
+                world_sample(&world, 400 * mib + step * (mib / 4 + grows * mib));
+            }
+        }
+        struct mp_model *model = world_build(&world);
+        for (uint32_t step = 0; step < 60; step++)
+            hold(model, step * 5, "a cycle of Box that gc has not collected yet → Box.one", MP_HOLDER_UNKNOWN, true);
+        end_look(model, true);
+        const struct mp_leaks_query query = {.track = MP_TRACK_NONE, .window = mp_window_all(model)};
+        ck_assert_int_eq(mp_leaks_find(model, &query, &leaks, &error), MP_OK);
+        ck_assert_int_eq(leaks.verdict, MP_VERDICT_UNKNOWN);
+        ck_assert_uint_eq(leaks.findings.count, 1);
+        ck_assert_int_eq(leaks.findings.at[0].class, MP_LEAK_GARBAGE);
+        ck_assert_int_eq(leaks.unsure_growth.bytes > 0, grows);
+        mp_leaks_free(&leaks);
+        mp_model_free(model);
+        world_free(&world);
+    }
+}
+
 START_TEST(a_bound_ends_growth_unless_memory_ends_before)
 {
     struct mp_leaks leaks;
@@ -468,7 +508,7 @@ START_TEST(growth_over_evaluations_is_not_clean)
     ck_assert_int_eq(leaks.verdict, MP_VERDICT_CLEAN);
 }
 
-MP_SUITE("holders", growth_over_evaluations_is_not_clean, one_holder_is_one_cause,
+MP_SUITE("holders", growth_over_evaluations_is_not_clean, holes_beside_garbage_are_no_leak, one_holder_is_one_cause,
          a_bound_ends_growth_unless_memory_ends_before, a_list_that_is_read_later_is_no_leak,
          entries_of_one_container_are_one_holder, other_kinds_and_doubts_stay_apart, what_no_path_leads_to,
          pinned_memory_that_no_tensor_uses, why_a_holder_is_missing, what_is_known_of_blocks_that_no_path_leads_to,
