@@ -11,6 +11,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 SOURCE = HERE.parents[1]
@@ -70,7 +71,7 @@ for sys.argv in {[[*map(str, then)]] if then else []!r}:
 
 class Run:
     """The result of a program: `truth` (of truth.py), `path` of the recording, `output`, `said` (stderr) and `status`.
-    """
+    `told`: where memprof's own lines are, about all children of one process."""
 
     def rows(self):
         if not hasattr(self, "_rows"):
@@ -102,22 +103,47 @@ class TestCase(harness.TestCase):
                 **variables):
         """Runs programs/NAME.py, or a text. `history`: PyTorch's own history is on from the start; `how`: "plan",
         too."""
-        run = Run()
-        run.path, truth = self.folder / "run.mp", self.folder / "truth.json"
-        if "\n" in program:
-            path = self.folder / "program.py"
-            path.write_text(program)
-        else:
-            path = HERE / "programs" / f"{program}.py"
-        command = ["python3", HERE / "truth.py", truth, "history" if history else "-", path, *map(str, arguments)]
+        run, command = self.command(self.folder, program, arguments, history)
+        run.path = self.folder / "run.mp"
         if recorded:
             command = [harness.MEMPROF, how, "--force", "-o", run.path, *options, "--", *command]
         variables.setdefault("SOFTGPU_STATE", self.folder / "state")
         result = subprocess.run(command, capture_output=True, text=True, timeout=harness.TIMEOUT,
                                 env=settings(**variables), cwd=self.folder)
-        self.assertEqual(result.returncode, status, result.stderr)
         run.said, run.output, run.status = result.stderr, result.stdout, result.returncode
-        run.truth = json.loads(truth.read_text())
+        run.told = run.said
+        return self.ended(run, status)
+
+    def execute_each(self, *programs, options=(), history=False, how="snapshot"):
+        """execute() of several programs, each with its arguments and variables, as children of one process: PyTorch is
+        imported once. A list of runs."""
+        runs, rows = [], []
+        for program, arguments, variables in programs:
+            folder = pathlib.Path(tempfile.mkdtemp(dir=self.folder))
+            run, (_, *words) = self.command(folder, program, arguments, history)
+            runs.append(run)
+            rows.append((words, {"SOFTGPU_STATE": folder / "state", **variables}))
+        found = harness.record_each(self.folder, rows, *options, how=how, env=settings(),
+                                    modules=("torch", "torch._dynamo"))  # as the first optimizer imports it
+        for run, (run.path, run.status, run.output, run.said, run.told) in zip(runs, found):
+            self.ended(run, 0)
+        return runs
+
+    @staticmethod
+    def command(folder, program, arguments, history):
+        """A run, and the command of its program."""
+        run = Run()
+        run.truth_path = folder / "truth.json"
+        if "\n" in program:
+            path = folder / "program.py"
+            path.write_text(program)
+        else:
+            path = HERE / "programs" / f"{program}.py"
+        return run, ["python3", HERE / "truth.py", run.truth_path, "history" if history else "-", path, *map(str, arguments)]
+
+    def ended(self, run, status):
+        self.assertEqual(run.status, status, run.said)
+        run.truth = json.loads(run.truth_path.read_text())
         return run
 
     def assert_totals(self, run):

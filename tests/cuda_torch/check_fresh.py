@@ -72,9 +72,12 @@ def file_of(name):
     return "documented" if name in DOCUMENTED else "daily" if name in DAILY else "fresh"
 
 
+SHORT = ("retries", "two_devices", "generation", "grown_on_streams", "trees")
+TOGETHER = 8  # programs that are children of one process
+
+
 class Fresh(bed.TestCase):
-    def compare(self, name):
-        run = self.execute(file_of(name), name, **PROGRAMS[name])
+    def compare(self, run):
         self.assertIsNone(run.truth["failure"])
         self.assertNotIn("_fix_weakref", run.said)  # PyTorch's warning of objects that a look at holders found
         self.assert_totals(run)
@@ -82,9 +85,15 @@ class Fresh(bed.TestCase):
             self.assert_requests(run, device)
             self.assert_end(run, device)
 
+    def test_programs(self):
+        names = list(PROGRAMS) if bed.harness.asserted.LONG else SHORT
+        for first in range(0, len(names), TOGETHER):
+            some = names[first:first + TOGETHER]
+            runs = self.execute_each(*((file_of(name), (name,), PROGRAMS[name]) for name in some))
+            for name, run in zip(some, runs):
+                with self.subTest(name):
+                    self.compare(run)
 
-for name_ in PROGRAMS:
-    setattr(Fresh, f"test_{name_}", lambda self, name=name_: self.compare(name))
 
 if __name__ == "__main__":
     bed.main()

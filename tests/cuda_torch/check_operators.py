@@ -41,12 +41,6 @@ PROFILER = {"GRADIENT": {"gradients"}, "PARAMETER": {"parameters"}, "OPTIMIZER_S
             "TEMPORARY": {"temporary"}, None: {"temporary", "workspace", ""}}
 
 
-def placed(path):
-    """The tensors that look() of programs/tensors.py saw, by distance from the first address, which differs by run."""
-    seen = {int(address): shapes for address, shapes in json.loads(path.read_text()).items()}
-    return {address - min(seen): shapes for address, shapes in seen.items()}
-
-
 def plain(shape):
     return shape.split(" strides ")[0] if shape else None
 
@@ -58,13 +52,15 @@ class Operators(bed.TestCase):
         cls.compiled = tempfile.TemporaryDirectory(prefix="memprof-test-")
         cls.addClassCleanup(cls.compiled.cleanup)
 
-    def run_program(self, name, *options):
-        self.seen = self.folder / "seen.json"
-        more = {"TORCHINDUCTOR_CACHE_DIR": self.compiled.name}
-        # The first run measures kernels, and allocates for that.
-        if name == "inductor" and not os.listdir(self.compiled.name):
-            self.execute("tensors", name, self.seen, recorded=False, **more)
-        return self.execute("tensors", name, self.seen, options=options, history=True, **more)
+    def run_programs(self, *names, options=()):
+        """Yields each name, its run, and what look() of programs/tensors.py saw by address."""
+        more = {"TORCHINDUCTOR_CACHE_DIR": self.compiled.name, "TORCHINDUCTOR_COMPILE_THREADS": 1}
+        seen = {name: self.folder / f"{name}.json" for name in names}
+        if "inductor" in names and not os.listdir(self.compiled.name):  # it measures kernels, and allocates for that
+            self.execute("tensors", "inductor", seen["inductor"], recorded=False, **more)
+        runs = self.execute_each(*(("tensors", each, more) for each in seen.items()), options=options, history=True)
+        for run, (name, path) in zip(runs, seen.items()):
+            yield name, run, {int(address): shapes for address, shapes in json.loads(path.read_text()).items()}
 
     def shapes_by_block(self, run):
         """Every shape that an operator saw in a block: a graph may keep a view of the operator's result."""
@@ -84,11 +80,9 @@ class Operators(bed.TestCase):
         """At the peak and at a moment in the middle: at least 99 % of the bytes of live blocks have an operator, and type
         and sizes if a tensor lies in them. In the middle, they are as PyTorch prints them for every block that Python
         or a graph knows."""
-        for name in PROGRAMS:
+        for name, run, seen in self.run_programs(*PROGRAMS, options=("--operators",)):
             with self.subTest(name):
-                run = self.run_program(name, "--operators")
                 self.assert_totals(run)
-                seen = {int(address): shapes for address, shapes in json.loads(self.seen.read_text()).items()}
                 moment = next(row["time_ns"] for row in run.rows() if row["type"] == "mark" and row["name"] == "look")
                 blocks = run.blocks()
                 live = self.live(blocks, moment)
@@ -252,7 +246,7 @@ class Operators(bed.TestCase):
                 for each in options + [()] * AGAIN:
                     if len(orders) > 1 and (orders[1] in (orders[0], orders[-1]) or orders[0] != orders[-1]):
                         break
-                    run = self.run_program(name, *each)
+                    (_, run, found), = self.run_programs(name, options=each)
                     device = run.truth["devices"][0]
                     sizes = collections.defaultdict(list)
                     for entry in device["trace"]:
@@ -262,7 +256,7 @@ class Operators(bed.TestCase):
                                        "allocation.all.allocated", "allocation.all.freed", "allocated_bytes.all.peak",
                                        "reserved_bytes.all.peak", "requested_bytes.all.peak")}, run.output))
                     orders.append([(entry["action"], entry["size"]) for entry in device["trace"]])
-                    seen.append(placed(self.seen))
+                    seen.append({address - min(found): shapes for address, shapes in found.items()})  # runs begin at other ones
                     if len(orders) <= 2:
                         categories.append(self.categories(run))
                 self.assertEqual(traces[0], traces[1])

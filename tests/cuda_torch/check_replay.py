@@ -36,25 +36,26 @@ EVENTS = "SOFTGPU_EVENT_MS"
 
 
 class Replay(bed.TestCase):
-    def reserved(self, name, settings, delayed=False):
+    def row(self, name, settings, delayed=False):
         program, arguments, variables = PROGRAMS[name]
         variables = {key: value for key, value in variables.items() if key != CONF and (delayed or key != EVENTS)}
-        if settings:
-            variables[CONF] = settings
-        run = self.execute(program, *arguments, **variables)
-        return run, run.truth["devices"][0]["stats"]["reserved_bytes.all.peak"]
+        return program, arguments, {**variables, CONF: settings} if settings else variables
+
+    @staticmethod
+    def reserved(run):
+        return run.truth["devices"][0]["stats"]["reserved_bytes.all.peak"]
 
     def compare(self, name):
-        run, reserved = self.reserved(name, "", delayed=True)
-        path = run.path.rename(self.folder / "without.mp")
-        found, real = {}, {}
-        for settings in ("", *(() if name in RACING else SETTINGS)):
-            replay = harness.answer("frag", path, "--track", "cuda:0/torch", "--replay", settings)["replay"]
+        others = ([""] if EVENTS in PROGRAMS[name][2] else []) + ([] if name in RACING else list(SETTINGS))
+        run, *runs = self.execute_each(self.row(name, "", delayed=True), *(self.row(name, each) for each in others))
+        real = {"": self.reserved(run), **dict(zip(others, map(self.reserved, runs)))}
+        found = {}
+        for settings in real:
+            replay = harness.answer("frag", run.path, "--track", "cuda:0/torch", "--replay", settings)["replay"]
             found[settings] = replay["reserved_peak_bytes"]
-            real[settings] = self.reserved(name, settings)[1] if settings or EVENTS in PROGRAMS[name][2] else reserved
             for _ in range(RUNS if settings and name in VARYING else 0):
                 if found[settings] != real[settings]:
-                    real[settings] = self.reserved(name, settings)[1]
+                    real[settings] = self.reserved(self.execute_each(self.row(name, settings))[0])
         self.assertEqual(found, real)
 
     def own(self, name):

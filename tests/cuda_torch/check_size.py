@@ -32,26 +32,27 @@ ANOTHER_WAY = {"transformer": 256, "language": 64, "transformer_half": 256, "lan
 
 
 class Size(bed.TestCase):
-    def run_at(self, batch, what, **options):
-        return self.execute("batch", batch, what, **options)
+    def program(self, batch, what):
+        return "batch", (batch, what)
 
-    def reserved(self, batch, what, variables):
-        stats = self.run_at(batch, what, recorded=False, **variables).truth["devices"][0]["stats"]
+    def peaks(self, run):
+        stats = run.truth["devices"][0]["stats"]
         return stats["allocated_bytes.all.peak"], stats["reserved_bytes.all.peak"]
 
+    def run_at(self, *batches, what, **variables):
+        """A run of each batch, by batch; each is recorded."""
+        return dict(zip(batches, self.execute_each(*((*self.program(batch, what), variables) for batch in batches))))
+
     def compare(self, what, **variables):
-        probes = []
-        for batch in PROBES:
-            path = self.folder / f"{batch}.mp"
-            self.run_at(batch, what, **variables).path.rename(path)
-            probes.append(f"{batch}={path}")
+        runs = self.run_at(*PROBES, *BATCHES, what=what, **variables)
+        probes = [f"{batch}={runs[batch].path}" for batch in PROBES]
         asked = ("--capacity", CAPACITY, "--margin", 0, "--predict", ",".join(map(str, BATCHES)))
         self.assertNotIn("Exact", harness.memprof("size", *probes, *asked).stdout)
         answer = harness.answer("size", *probes, *asked)
         outside = answer["outside_bytes"] or 0
         predictions = {row["batch"]: row for row in answer["predictions"]}
         for batch in BATCHES:
-            allocated, reserved = self.reserved(batch, what, variables)
+            allocated, reserved = self.peaks(runs[batch])
             row = predictions[batch]
             with self.subTest(batch=batch, row=row, allocated=allocated, reserved=reserved):
                 self.assertLessEqual(row["low_bytes"], allocated + outside)
@@ -63,7 +64,8 @@ class Size(bed.TestCase):
                 if batch == ANOTHER_WAY.get(what):  # the real run takes scratch memory that no probe had
                     self.assertGreater(reserved, row["reserved_bytes"])
         self.assertLessEqual(answer["max_batch"], answer["about_batch"])
-        self.assertLessEqual(self.reserved(answer["max_batch"], what, variables)[1] + outside, CAPACITY)
+        (run,) = self.run_at(answer["max_batch"], what=what, **variables).values()
+        self.assertLessEqual(self.peaks(run)[1] + outside, CAPACITY)
 
 
 for what_ in (*EXACT, *ANOTHER_WAY, "ranked", "grouped", "recurrent", "hardest", "clouds", "whitened_half", "pairwise_half"):
@@ -92,8 +94,10 @@ class Probed(Size):
 
     def compare(self, what):
         answers = {option: self.probe(what, option) for option in ("--torch-history", "--no-torch-history")}
+        largest = [answer["max_batch"] for answer, _ in answers.values()]
+        runs = self.run_at(*dict.fromkeys((*BATCHES, *largest)), what=what)
         for batch in BATCHES:
-            allocated, reserved = self.reserved(batch, what, {})
+            allocated, reserved = self.peaks(runs[batch])
             for option, (answer, predictions) in answers.items():
                 outside, row = answer["outside_bytes"] or 0, predictions[batch]
                 with self.subTest(option=option, row=row, allocated=allocated, reserved=reserved):
@@ -105,16 +109,15 @@ class Probed(Size):
             if what in EXACT and batch <= 256:
                 self.assertEqual((row["allocated_bytes"], row["reserved_bytes"]), (allocated, reserved))
             self.assertLess(without["low_bytes"], row["low_bytes"])  # allocated sizes say less than requested ones
-        for answer, _ in answers.values():
-            self.assertLessEqual(self.reserved(answer["max_batch"], what, {})[1] + (answer["outside_bytes"] or 0),
-                                 CAPACITY)
+        for (answer, _), batch in zip(answers.values(), largest):
+            self.assertLessEqual(self.peaks(runs[batch])[1] + (answer["outside_bytes"] or 0), CAPACITY)
 
 
 class Models(Size):
     """Networks on which sizing was tried, on the CPU."""
 
-    def run_at(self, batch, what, **options):
-        return self.execute(ON_CUDA, what, "--batch", batch, **options)
+    def program(self, batch, what):
+        return ON_CUDA, (what, "--batch", batch)
 
 
 for name_ in [name_ for name_ in dir(Size) if name_.startswith("test_")]:

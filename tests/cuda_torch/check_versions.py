@@ -37,37 +37,52 @@ EXPANDABLE = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
 PROGRAMS = {
     "train": ("train", ("transformer",), {}),
     "expandable": ("train", ("transformer",), EXPANDABLE),
-    "oom": (OOM, (), {"SOFTGPU_MEMORY": 1 << 30}),
     "graphs": ("graph", (), {}),
     "graphs_expandable": ("graph", (), EXPANDABLE),
     "pools": ("mempool", (), {}),
-    "compile": (COMPILED, (), {}),
 }
+SHORT = ("train", "graphs")
 DEVICE = "[as the stand-in]\ntotal = {}MiB\ncontext = 64MiB\ncc = 86\nsms = 80\nl2 = 6291456\n"
 RANKS = ("ddp", "fsdp1", "fsdp2")
 TOTALS = ("allocs", "peak_bytes", "reserved_peak_bytes", "ooms")
 
 
 class Versions(bed.TestCase):
-    def check(self, name):
-        program, arguments, variables = PROGRAMS[name]
-        if name == "compile":  # what inductor allocates to measure kernels goes to the first run, which fills its cache
-            variables = {"TORCHINDUCTOR_CACHE_DIR": self.folder / "cache"}
-            self.execute(program, recorded=False, **variables)
-        run = self.execute(program, *arguments, **variables)
-        self.assert_totals(run)
+    def check(self, run, plan, keys=TOTALS):
+        for each in (run, plan):
+            self.assert_totals(each)
         self.assert_requests(run)
-        totals = {key: run.tracks()["cuda:0/torch"][key] for key in TOTALS}
-        (self.folder / "device").write_text(DEVICE.format(variables.get("SOFTGPU_MEMORY", 8 << 30) >> 20))
-        plan = self.execute(program, *arguments, how="plan", options=["--device", self.folder / "device"],
-                            **{key: value for key, value in variables.items() if not key.startswith("SOFTGPU")})
-        self.assert_totals(plan)
-        if name == "compile":  # a plan's device has another name, for which inductor measures its kernels anew
-            del totals["allocs"]
-        self.assertEqual({key: plan.tracks()["cuda:0/torch"][key] for key in totals}, totals)
+        totals, planned = ({key: each.tracks()["cuda:0/torch"][key] for key in TOTALS} for each in (run, plan))
+        self.assertEqual({key: planned[key] for key in keys}, {key: totals[key] for key in keys})
         self.assertEqual(plan.output, run.output)
         times = f"memory ran out {totals['ooms']} times"
-        self.assertEqual(times in plan.said, totals["ooms"] > 0, plan.said)
+        self.assertEqual(times in plan.told, totals["ooms"] > 0, plan.told)
+
+    def planned_on(self, mib):
+        """Options of a plan on the stand-in's GPU."""
+        (self.folder / "device").write_text(DEVICE.format(mib))
+        return {"how": "plan", "options": ["--device", self.folder / "device"]}
+
+    def test_programs(self):
+        names = SHORT if not harness.asserted.LONG else list(PROGRAMS)
+        rows = [PROGRAMS[name] for name in names]
+        for name, run, plan in zip(names, self.execute_each(*rows), self.execute_each(*rows, **self.planned_on(8 << 10))):
+            with self.subTest(name):
+                self.check(run, plan)
+
+    def test_oom(self):
+        run = self.execute(OOM, SOFTGPU_MEMORY=1 << 30)
+        run.path = run.path.rename(self.folder / "own.mp")
+        self.check(run, self.execute(OOM, **self.planned_on(1 << 10)))
+
+    def test_compile(self):
+        """What inductor allocates to measure kernels goes to the first run, which fills its cache. A plan's device has
+        another name, for which inductor measures its kernels anew."""
+        variables = {"TORCHINDUCTOR_CACHE_DIR": self.folder / "cache"}
+        self.execute(COMPILED, recorded=False, **variables)
+        run = self.execute(COMPILED, **variables)
+        run.path = run.path.rename(self.folder / "own.mp")
+        self.check(run, self.execute(COMPILED, **self.planned_on(8 << 10), **variables), TOTALS[1:])
 
     def ranks(self, kind, how, *options):
         """Compares each of two ranks with its own statistics."""
@@ -96,8 +111,6 @@ class Versions(bed.TestCase):
         self.ranks(kind, "plan", "--device", self.folder / "device", "--devices", "2")
 
 
-for name_ in PROGRAMS:
-    setattr(Versions, f"test_{name_}", lambda self, name=name_: self.check(name))
 for kind_ in RANKS:
     setattr(Versions, f"test_{kind_}", lambda self, kind=kind_: self.check_ranks(kind))
 

@@ -107,6 +107,25 @@ def record_whole(path, command, *options):
     return result.stdout
 
 
+def record_each(folder, programs, *options, how="snapshot", python="python3", modules=("torch",), **more):
+    """Records programs as children of one process that imports `modules` once (each.py); each is a command's words behind
+    `python`, and its own variables. Returns for each its path, exit status, output and stderr, and memprof's own stderr."""
+    rows = []
+    for words, variables in programs:
+        rows.append({"argv": list(map(str, words)), "folder": tempfile.mkdtemp(dir=folder),
+                     "variables": {name: str(value) for name, value in variables.items()}})
+    path = pathlib.Path(tempfile.mkdtemp(dir=folder)) / "programs.json"
+    path.write_text(json.dumps(rows))
+    result = memprof(how, *options, "-o", path.with_name("%p.mp"), "--", python, SOURCE / "tests" / "e2e" / "each.py", path,
+                     *modules, timeout=TIMEOUT * len(rows), **more)
+    ends = [line.split() for line in result.stdout.splitlines()]
+    if (result.returncode, len(ends)) != (0, len(rows)):
+        raise AssertionError(f"{python} each.py: status {result.returncode}: {result.stderr}")
+    return [(path.with_name(f"{pid}.mp"), int(status), *((pathlib.Path(row["folder"]) / name).read_text()
+                                                         for name in ("output", "said")), result.stderr)
+            for row, (pid, status) in zip(rows, ends)]
+
+
 def make_recording(path, kind, *size):
     """A small recording whose every answer is known (tests/unit/cli/make_recording.c)."""
     subprocess.run([BUILD / "tests/unit/cli/make_recording", path, kind, *map(str, size)], check=True,

@@ -236,7 +236,7 @@ elif name == "compiled":
     model = Language()
     train(torch.compile(model, backend="aot_eager"), words, of_words)
 elif name == "inductor":
-    train(torch.compile(Language()), words, of_words)
+    train(torch.compile(Language(layers=1)), words, of_words)
 elif name == "profiled":  # the program has its own profiler, a mode, a subclass and hooks
     from torch.utils._python_dispatch import TorchDispatchMode
 
