@@ -54,67 +54,69 @@ class Answers(harness.TestCase):
         if not self.python:
             self.skipTest("no Python with PyTorch")
 
-    def record(self, program, *options):
-        script, file = self.folder / "program.py", self.folder / "run.mp"
-        script.write_text(program)
-        result = harness.memprof("snapshot", "--quiet", "-o", file, *options, "--", self.python, script)
-        self.assertEqual(result.returncode, 0, result.stderr)
-        return file
+    def record(self, *programs, options=()):
+        """The recordings of programs, which are children of one process."""
+        rows = []
+        for number, program in enumerate(programs):
+            script = self.folder / f"program{number}.py"
+            script.write_text(program)
+            rows.append(([script], {}))
+        found = harness.record_each(self.folder, rows, "--quiet", *options, python=self.python)
+        self.assertEqual([status for _, status, *_ in found], [0] * len(programs), found)
+        return [path for path, *_ in found]
 
     def test_requests_that_fail_one_after_the_other(self):
         """Each failed request is counted. The cause of a request larger than the machine's memory is capacity."""
-        oom = harness.answer("frag", self.record(HALVING))["oom"]
+        oom = harness.answer("frag", *self.record(HALVING))["oom"]
         self.assertEqual(oom["cause"], "capacity")
         self.assertEqual(oom["most_requested_bytes"], 256 << 40)
         self.assertEqual(oom["most_requested_bytes"] >> oom["times"] - 1, oom["requested_bytes"])
 
-    def peak_and_changes(self, **parts):
-        parts = {"made": "head(x)", "input": "logits", "delete": "pass", "backward": "loss.backward()", "read": "pass"} | parts
-        (self.folder / "run.mp").unlink(missing_ok=True)
-        found = harness.answer("advise", self.record(TRAIN.format(**parts), "--holders", "--budget", "2s"))
-        return found["peak_bytes"], {change["text"].split("`")[1]: change for change in found["changes"]
-                                     if change["pattern"] == "idle_variable"}
+    def peaks_and_changes(self, *changes):
+        """For each change of TRAIN, the peak, and advice about idle variables by the variable."""
+        usual = {"made": "head(x)", "input": "logits", "delete": "pass", "backward": "loss.backward()", "read": "pass"}
+        for path in self.record(*(TRAIN.format(**usual | parts) for parts in changes), options=("--holders", "--budget", "2s")):
+            found = harness.answer("advise", path)
+            yield found["peak_bytes"], {change["text"].split("`")[1]: change for change in found["changes"]
+                                        if change["pattern"] == "idle_variable"}
 
     def test_a_variable_that_nothing_reads_again(self):
         """Deleting the variable saves what advice predicts. No advice if the variable is read later, or autograd's
         graph holds the tensor."""
-        before, changes = self.peak_and_changes()
+        (before, changes), (without_logits, _), (without_state, _), (_, read), (_, held) = self.peaks_and_changes(
+            {}, {"delete": "del logits"}, {"delete": "state = None"},
+            {"read": "wrong += int((logits.argmax(1) != y).sum())"}, {"input": "logits.sin()"})
         logits, state = changes["train().logits"], changes["train().state"]
         self.assertIn("before backward()", logits["code"])
         self.assertTrue(logits["exact"])
-        after, _ = self.peak_and_changes(delete="del logits")
-        self.assertEqual(before - after, logits["saved_bytes"])
-        after, _ = self.peak_and_changes(delete="state = None")
-        self.assertEqual(before - after, state["saved_bytes"])
-        _, changes = self.peak_and_changes(read="wrong += int((logits.argmax(1) != y).sum())")
-        self.assertNotIn("train().logits", changes)
-        _, changes = self.peak_and_changes(input="logits.sin()")
-        self.assertNotIn("before", changes.get("train().logits", {"code": ""})["code"])
+        self.assertEqual(before - without_logits, logits["saved_bytes"])
+        self.assertEqual(before - without_state, state["saved_bytes"])
+        self.assertNotIn("train().logits", read)
+        self.assertNotIn("before", held.get("train().logits", {"code": ""})["code"])
 
     def test_a_variable_that_only_views_lead_to(self):
         """Nodes of views save nothing. The loss of this backward may have saved more than the loss that has a name."""
-        views = {"input": "logits[0]"}
-        for made in ("head(x[None])", "(x[None] @ head.weight.t())"):
-            before, changes = self.peak_and_changes(made=made, **views)
+        views, makers = {"input": "logits[0]"}, ("head(x[None])", "(x[None] @ head.weight.t())")
+        more = ("(loss + (logits ** 2).mean()).backward()",
+                "total = loss + (logits ** 2).mean(); total.backward(); total = total.item()")
+        found = list(self.peaks_and_changes(
+            *({**views, "made": made, "delete": delete} for made in makers for delete in ("pass", "del logits")),
+            *({**views, "made": makers[-1], "backward": backward} for backward in more)))
+        for (before, changes), (after, _) in (found[0:2], found[2:4]):
             logits = changes["train().logits"]
             self.assertIn("before backward()", logits["code"])
-            after, _ = self.peak_and_changes(made=made, delete="del logits", **views)
             self.assertEqual(before - after, logits["saved_bytes"])
-        for backward in ("(loss + (logits ** 2).mean()).backward()",
-                         "total = loss + (logits ** 2).mean(); total.backward(); total = total.item()"):
-            _, changes = self.peak_and_changes(made=made, backward=backward, **views)
+        for _, changes in found[4:]:
             self.assertNotIn("before", changes.get("train().logits", {"code": ""})["code"])
 
     def test_a_leak_comes_first(self):
         """A leak that is most of the peak is the only advice. After the leak is mended, the peak falls by what advice
         predicts."""
-        def ask(**parts):
-            (self.folder / "run.mp").unlink(missing_ok=True)
-            return harness.answer("advise", self.record(KEEPS.format(**parts), "--holders"))
-        found = ask(kept="net(torch.randn(256, 256)).detach()")
+        kept = ("net(torch.randn(256, 256)).detach()", "net(torch.randn(256, 256)).mean().item()")
+        found, mended = (harness.answer("advise", path) for path in self.record(
+            *(KEEPS.format(kept=each) for each in kept), options=("--holders",)))
         self.assertEqual({change["pattern"] for change in found["changes"]}, {"leak"})
         self.assertIn("kept[*]", found["changes"][0]["text"])
-        mended = ask(kept="net(torch.randn(256, 256)).mean().item()")
         saved = found["peak_bytes"] - mended["peak_bytes"]
         self.assertAlmostEqual(found["changes"][0]["saved_bytes"], saved, delta=saved / 20)
 
