@@ -94,7 +94,7 @@ class Filled:
                 bounds = _bounds_in(code, name, NAMED_AT[what])
                 found.update(bounds if place < len(own) else {0} if bounds and not found else ())
                 fills = _filled_below(code, name, NAMED_AT[what])
-                always |= fills == set()
+                always |= fills == set() or any(_is_raised(own, bound) for bound in fills or ())
                 below.update(fills or ())
         found = below if below and not always else found
         values = {self._value_of(bound, sizes) for bound in found}
@@ -349,6 +349,31 @@ def _range_below(some, place, is_container, code):
     end = last.argval if last.argval > target else max(  # an else, or the rest of a loop behind `continue`
         each.offset for each in some if each.opcode in JUMPS and each.argval == last.argval)
     return [(value, place + 1, target, end)]
+
+
+def _is_raised(codes, bound):
+    """True if code adds to the variable that the bound is, or a loop counts by it: it follows the container, and bounds
+    nothing. `codes`: those of the container's owner."""
+    kind, name, code = (None, None, None) if type(bound) is int else bound
+    for each in [code] if kind == LOCAL else codes if kind else ():
+        if name not in each.co_names + each.co_varnames + each.co_cellvars:
+            continue
+        some = [one for one in dis.get_instructions(each) if one.opname not in NOT_BETWEEN]
+        if any(_stores(one, name) and (_is_in_place(some[:place]) or _is_of_loop(some[:place]))
+               for place, one in enumerate(some)):
+            return True
+    return False
+
+
+def _stores(each, name):
+    return each.opname.startswith("STORE_") and name in (each.argval if type(each.argval) is tuple else (each.argval,))
+
+
+def _is_of_loop(before):
+    """True if the next stored value is what a loop takes next, or a part of it."""
+    skipped = ("STORE_FAST", "STORE_NAME", "UNPACK_")
+    each = next((each for each in reversed(before) if not each.opname.startswith(skipped)), None)
+    return each is not None and each.opname == "FOR_ITER"
 
 
 def _loads(each):

@@ -247,6 +247,29 @@ def leak_refilled():
             ring.append(value + 1)
 
 
+class Follower:
+    def __init__(self):
+        self.kept, self.most = [], 0
+
+    def add(self, value):
+        self.most += 1
+        if len(self.kept) < self.most:
+            self.kept.append(value)
+
+
+def leak_raised():
+    follower = Follower()
+    for _, value in steps():
+        follower.add(value)
+
+
+def leak_followed():
+    kept = []
+    for step, value in steps():
+        if len(kept) <= step:
+            kept.append(value)
+
+
 def leak_uncalled():
     series = Series()
     for _, value in steps():
