@@ -24,13 +24,25 @@
 /* Blocks of one stack that were made after the last step and freed at the program's exit. */
 struct behind {
     uint32_t stack, first;
-    uint64_t kept, early, bytes;   /* early: blocks made in the first half of the events after the last step */
-    uint64_t older, older_dropped; /* blocks made before; those of them that were freed before, too */
+    uint64_t kept, early, bytes; /* early: blocks made in the first half of the events after the last step */
+    uint64_t older, most_older;  /* blocks that the last step left; the most at one time before */
 };
 
+/* Counts the block as made or freed, if its site is among those found. */
+static void count_older(const struct mp_model *model, const struct mp_map *by_site, uint32_t block, bool is_made,
+                        struct behind *found)
+{
+    uint64_t site = (uint64_t)model->blocks.track[block] << 32 | model->blocks.stack[block];
+    const uint64_t *at = mp_map_find(by_site, site + 1);
+    if (!at) return;
+    struct behind *place = &found[*at];
+    place->older += is_made ? 1 : (uint64_t)-1;
+    if (place->older > place->most_older) place->most_older = place->older;
+}
+
 /* Adds a finding of class retained_once for each site whose blocks were made after the last step, again and again, and
- * freed from the event `teardown` on. A site that dropped nine in ten of its older blocks drops these, too. Returns
- * their number. */
+ * freed from the event `teardown` on. A site that had kept half as many before, and has dropped nearly all, drops
+ * these, too. Returns their number. */
 static size_t leak_find_behind(const struct mp_model *model, const struct mp_steps *steps,
                                const struct mp_leak_places *places, uint32_t teardown,
                                struct mp_leak_findings *findings)
@@ -51,15 +63,15 @@ static size_t leak_find_behind(const struct mp_model *model, const struct mp_ste
         found.at[*at].early += kept && born - from < (teardown - from) / 2;
         found.at[*at].bytes += kept ? blocks->bytes[i] : 0;
     }
-    for (uint32_t i = 0; found.count && i < blocks->count; i++) {
-        const uint64_t *at = mp_map_find(&by_site, ((uint64_t)blocks->track[i] << 32 | blocks->stack[i]) + 1);
-        bool is_older = at && (blocks->alloc_event[i] == MP_NONE || blocks->alloc_event[i] < from);
-        if (!is_older) continue;
-        found.at[*at].older++;
-        found.at[*at].older_dropped += blocks->free_event[i] < from;
+    for (uint32_t i = 0; found.count && i < blocks->count; i++)
+        if (blocks->alloc_event[i] == MP_NONE) count_older(model, &by_site, i, true, found.at);
+    for (uint32_t event = 0; found.count && event < from; event++) {
+        uint8_t type = model->events.type[event];
+        if (type == MP_EVENT_ALLOC || type == MP_EVENT_FREE)
+            count_older(model, &by_site, model->events.subject[event], type == MP_EVENT_ALLOC, found.at);
     }
     mp_vec_each (const struct behind, place, &found) {
-        if (place->older && place->older_dropped * 10 >= place->older * 9) continue;
+        if (place->most_older * 2 >= place->kept && place->older * MP_LEAK_EXCEPTIONS <= place->most_older) continue;
         if (place->kept < MP_LEAK_BIRTHS || place->early * 4 < place->kept || place->bytes < MP_LEAK_WORTH_BYTES)
             continue;
         const struct mp_leak_finding finding = {.class = MP_LEAK_RETAINED_ONCE,

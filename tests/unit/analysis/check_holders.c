@@ -452,8 +452,9 @@ START_TEST(a_list_that_is_read_later_is_no_leak)
     ck_assert_int_eq(first.confidence, MP_LEAK_PROBABLE);
 }
 
-/* How an evaluation keeps its outputs: until the program ends, not, or until the next step. */
-enum keeping { KEEPS, DROPS, CLEARS };
+/* How an evaluation keeps its outputs: until the program ends, not, or until the next step. Or each step makes such an
+ * output by the same line, and drops it; the evaluation keeps them. */
+enum keeping { KEEPS, DROPS, CLEARS, KEEPS_FROM_NOW };
 
 /* Sixteen steps, and then an evaluation; or 32, with one after the 11th and one after the 21st. One that clears its
  * outputs comes after the fifth step, too. */
@@ -472,6 +473,8 @@ static void evaluate(enum keeping keeping, bool between, struct mp_leaks *leaks)
         world_begin_step(&world);
         for (uint32_t k = 0; k < 4; k++)
             world_release(&world, world_alloc(&world, step, 2000));
+        for (uint32_t k = 0; keeping == KEEPS_FROM_NOW && i < 16 && k < 4; k++)
+            world_release(&world, world_alloc(&world, output, 1 << 20));
         while (evaluates && count < 30) {
             outputs[count++] = world_alloc(&world, output, 1 << 20);
             if (keeping == DROPS) world_release(&world, outputs[count - 1]);
@@ -506,6 +509,8 @@ START_TEST(growth_over_evaluations_is_not_clean)
     struct mp_leaks leaks;
     evaluate(CLEARS, false, &leaks);
     ck_assert_int_eq(leaks.verdict, MP_VERDICT_CLEAN);
+    evaluate(KEEPS_FROM_NOW, false, &leaks);
+    ck_assert_int_eq(leaks.verdict, MP_VERDICT_UNKNOWN);
 }
 
 MP_SUITE("holders", growth_over_evaluations_is_not_clean, holes_beside_garbage_are_no_leak, one_holder_is_one_cause,
