@@ -16,7 +16,7 @@ enum part_of { NOTHING, LIVE, RESERVED };
 
 struct part {
     uint64_t sample, known; /* the lowest values of the part; UINT64_MAX: none */
-    uint64_t highest;       /* the highest known value up to the part's begin */
+    uint64_t heap, highest; /* the lowest known value of the C library's heap, and its highest up to the part's begin */
     uint64_t top;           /* the highest sample */
     double when;            /* time of the lowest sample: the step's number, plus the part of the step that had
                              * passed */
@@ -44,10 +44,12 @@ struct parts {
 struct sweep {
     const struct mp_model *model;
     uint32_t device;
+    bool is_host;
     enum part_of *role; /* by track */
     uint64_t *held;     /* by track */
     struct mp_level *levels;
-    uint64_t known, highest;
+    uint64_t known;
+    uint64_t heap, highest; /* bytes of blocks in the C library's heap, which may retain them; the most so far */
 };
 
 static bool has_driver_blocks(const struct mp_model *model, uint32_t device)
@@ -75,6 +77,13 @@ static enum part_of role_of(const struct mp_model *model, uint16_t number, bool 
     return part == MP_DRIVER_BLOCKS ? LIVE : NOTHING;
 }
 
+/* True if the C library may retain the block's memory when the program frees it. A device's driver retains none, and
+ * malloc() maps large blocks by themselves. */
+static bool is_in_heap(const struct sweep *sweep, uint32_t block)
+{
+    return sweep->is_host && mp_known(sweep->model->blocks.bytes[block]) <= MP_LEAK_MAPPED_FROM;
+}
+
 static void apply(struct sweep *sweep, uint32_t event)
 {
     const struct mp_model *model = sweep->model;
@@ -88,14 +97,18 @@ static void apply(struct sweep *sweep, uint32_t event)
         sweep->held[track] = now;
     } else if (role == LIVE) {
         uint64_t before = sweep->levels[track].bytes;
-        mp_level_apply(&sweep->levels[track], model, track, event);
+        bool is_block = mp_level_apply(&sweep->levels[track], model, track, event);
         sweep->known += sweep->levels[track].bytes - before;
+        if (is_block && is_in_heap(sweep, model->events.subject[event]))
+            sweep->heap += sweep->levels[track].bytes - before;
+        if (sweep->heap > sweep->highest) sweep->highest = sweep->heap;
     }
 }
 
 static void note(struct part *part, const uint64_t *sample, double when, const struct sweep *sweep)
 {
     if (sweep->known < part->known) part->known = sweep->known;
+    if (sweep->heap < part->heap) part->heap = sweep->heap;
     if (sweep->highest < part->highest) part->highest = sweep->highest;
     if (!sample) return;
     part->samples++;
@@ -131,7 +144,8 @@ static void fill_parts(struct sweep *sweep, const struct mp_step *steps, uint32_
     size_t next = 0;
     uint64_t now;
     for (uint32_t i = 0; i < parts->count; i++)
-        parts->at[i] = (struct part){.sample = UINT64_MAX, .known = UINT64_MAX, .highest = UINT64_MAX};
+        parts->at[i] =
+            (struct part){.sample = UINT64_MAX, .known = UINT64_MAX, .heap = UINT64_MAX, .highest = UINT64_MAX};
     for (uint32_t event = 0, step = 0; event < steps[last].first; event++) {
         while (step < last && steps[step + 1].first <= event)
             step++;
@@ -143,12 +157,12 @@ static void fill_parts(struct sweep *sweep, const struct mp_step *steps, uint32_
             note(part, &now, step + fraction_of(&steps[step], sample->time_ns), sweep);
         }
         apply(sweep, event);
-        if (sweep->known > sweep->highest) sweep->highest = sweep->known;
         if (inside) note(part, NULL, 0, sweep);
     }
     for (uint32_t i = 1; i < parts->count; i++) {
         if (parts->at[i].known == UINT64_MAX) { /* no event */
             parts->at[i].known = parts->at[i - 1].known;
+            parts->at[i].heap = parts->at[i - 1].heap;
             parts->at[i].highest = parts->at[i - 1].highest;
         }
         if (parts->at[i].samples || parts->at[i - 1].sample == UINT64_MAX) continue;
@@ -190,12 +204,12 @@ static double slope_of(const uint64_t *rest, const double *when, uint32_t count)
     return (slopes[(found - 1) / 2] + slopes[found / 2]) / 2;
 }
 
-/* The bytes of freed blocks that the process still has: what blocks took at their highest, less what they take now and
- * what the process once returned. Example: blocks take 100 MiB, then 40. If the process stays as large, the C library
- * retains 60 MiB; if it has shrunk by 50, it retains 10. */
+/* The bytes of freed blocks that the process still has: what the heap's blocks took at their highest, less what they
+ * take now and what the process once returned. Example: blocks take 100 MiB, then 40. If the process stays as large,
+ * the C library retains 60 MiB; if it has shrunk by 50, it retains 10. */
 static uint64_t retained_bytes(const struct part *part, uint64_t *top, uint64_t *returned)
 {
-    uint64_t freed = part->highest - part->known;
+    uint64_t freed = part->highest > part->heap ? part->highest - part->heap : 0;
     if (part->top > *top) *top = part->top;
     if (*top - part->sample > *returned) *returned = *top - part->sample;
     return freed > *returned ? freed - *returned : 0;
@@ -281,6 +295,7 @@ static bool look_at(const struct mp_model *model, const struct mp_step *steps, u
     size_t tracks = model->tracks.count;
     struct sweep sweep = {.model = model,
                           .device = device,
+                          .is_host = is_host,
                           .role = mp_alloc_zeroed(tracks, sizeof *sweep.role),
                           .held = mp_alloc_zeroed(tracks, sizeof *sweep.held),
                           .levels = mp_alloc_zeroed(tracks, sizeof *sweep.levels)};
@@ -290,7 +305,11 @@ static bool look_at(const struct mp_model *model, const struct mp_step *steps, u
         sweep.levels[i] = mp_level_start(model, i);
         if (sweep.role[i] == LIVE) sweep.known += sweep.levels[i].bytes;
     }
-    sweep.highest = sweep.known;
+    for (uint32_t block = 0; block < model->blocks.count; block++)
+        if (model->blocks.alloc_event[block] == MP_NONE && sweep.role[model->blocks.track[block]] == LIVE &&
+            is_in_heap(&sweep, block))
+            sweep.heap += mp_known(model->blocks.bytes[block]);
+    sweep.highest = sweep.heap;
     fill_parts(&sweep, steps, last, *share, &parts);
     bool much, added = false;
     if (judge(&parts, last, &finding, &much) && !is_explained(findings, finding.bytes_per_step, share->shared)) {

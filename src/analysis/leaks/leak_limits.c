@@ -36,7 +36,7 @@ static const struct mp_leak_limit limits[] = {
     LIMIT(SEEN_PART, "", "of so many blocks, one must have been seen by the look", "looks come at doubling steps"),
     LIMIT(KEPT_STEPS, "steps", "to a full device are far: what grows so slowly is small",
           "longer than nearly all runs"),
-    LIMIT(MAPPED_FROM, "bytes", "larger blocks leave no holes: malloc() maps each by itself",
+    LIMIT(MAPPED_FROM, "bytes", "larger blocks leave no holes, and free() returns them: malloc() maps each",
           "glibc's DEFAULT_MMAP_THRESHOLD_MAX"),
     LIMIT(REGROWN_STEPS, "steps", "a buffer that grows in fewer is a warm-up or a schedule", TUNED),
     LIMIT(REGROWN_MOST, "blocks", "one buffer has no more", TUNED),
