@@ -112,9 +112,16 @@ static uint64_t births_at_look(const struct mp_model *model, const struct mp_ste
     return births;
 }
 
+/* True if blocks were born in more steps than their container has entries: it is the entries that grow. */
+static bool do_entries_grow(const struct mp_model *model, const struct mp_steps *steps,
+                            const struct mp_holders_site *site, uint64_t entries)
+{
+    uint64_t births = births_at_look(model, steps, site);
+    return births > entries + births / MP_LEAK_EXCEPTIONS;
+}
+
 /* Makes a leak a finding of class bounded if a container with a bound holds its blocks, unless memory runs out first.
- * If blocks were born in more steps than the container has entries, it is the entries that grow. `stacks`: the stacks
- * of the findings. */
+ * `stacks`: the stacks of the findings. */
 static void leak_bound(const struct mp_model *model, const struct mp_steps *steps, const struct mp_holders *holders,
                        const uint32_t *stacks, struct mp_leak_finding *finding)
 {
@@ -128,8 +135,7 @@ static void leak_bound(const struct mp_model *model, const struct mp_steps *step
         finding->entries = holder->blocks;
         return;
     }
-    uint64_t births = births_at_look(model, steps, finding->held);
-    if (births > entries + births / MP_LEAK_EXCEPTIONS) return;
+    if (do_entries_grow(model, steps, finding->held, entries)) return;
     double each = (double)finding->held->bytes / (double)entries;
     uint64_t now = each > 0 ? (uint64_t)((double)finding->bytes / each + 0.5) : most;
     finding->entries = now < most ? now : most;
@@ -168,8 +174,7 @@ static void leak_share_bound(const struct mp_model *model, const struct mp_steps
     uint64_t entries, most;
     const struct mp_holder *holder = known_holder(holders, finding->held);
     if (finding->regrown || !mp_leak_is_leak(finding) || !holder || holder->bytes * 2 < finding->held->bytes ||
-        !mp_holder_is_bounded(holder, &entries, &most) ||
-        births_at_look(model, steps, finding->held) * 9 > entries * 10)
+        !mp_holder_is_bounded(holder, &entries, &most) || do_entries_grow(model, steps, finding->held, entries))
         return;
     for (size_t i = 0; i < findings->count; i++) {
         const struct mp_leak_finding *other = &findings->at[i];
