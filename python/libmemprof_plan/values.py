@@ -73,6 +73,8 @@ TOTALS = {"sum", "cumsum", "count_nonzero", "mean"}  # numbers that follow from 
 TOLD = (KNOWN, None, SPREAD, RECEIVED, SPREAD)  # to the driver
 TRUTHS = {"all", "any", "_is_all_true", "_is_any_true", "equal", "isclose", "is_nonzero", "max", "min", "amax", "amin", "aminmax"}
 INDEXED = {"scatter", "scatter_add", "scatter_reduce", "index_add"}  # arguments: self, dim, index, ...
+# They call operators that are followed, and that may know more: here the lengths alone, or a condition's nonzero().
+MADE_OF_OTHERS = {"aten::repeat_interleave.self_Tensor", "aten::where"}
 # In-place operators that change only the tensor itself: its values stay.
 SHAPES = set("detach_ requires_grad_ t_ transpose_ swapaxes_ swapdims_ squeeze_ unsqueeze_ as_strided_ set_".split())
 EXCHANGED_MOST = 1 << 16  # src/softgpu/nccl/exchange.h
@@ -206,8 +208,8 @@ class _Follower:
         for schema in torch._C._jit_get_all_schemas():
             space, _, name = schema.name.partition("::")
             full = f"{schema.name}.{schema.overload_name}" if schema.overload_name else schema.name
-            if space not in ("aten", *DISTRIBUTED) or space != "aten" and name in collectives.WAITS or not torch._C._dispatch_has_kernel(full) or (
-                    name not in self.guesses and self.is_made_of_others(full)):
+            if space not in ("aten", *DISTRIBUTED) or space != "aten" and name in collectives.WAITS or (
+                    full in MADE_OF_OTHERS or not torch._C._dispatch_has_kernel(full)):
                 continue
             writes = space in DISTRIBUTED or name not in SHAPES and any(
                 one.name in RUNNING or one.alias_info is not None and one.alias_info.is_write
@@ -224,12 +226,8 @@ class _Follower:
     def makes(self, schema, full):
         """An operator with kernels of its own, which may begin with another operator's result, such as zeros. This
         inner result is no result of the operator, and must not be followed."""
-        return any(one.alias_info is None and "Tensor" in str(one.type) for one in schema.returns)
-
-    def is_made_of_others(self, full):
-        """An operator without a kernel of its own, as repeat_interleave(data, lengths): the operators that it calls are
-        followed. It is not, since they may know more: here only the lengths."""
-        return self.torch._C._dispatch_has_kernel_for_dispatch_key(full, "CompositeImplicitAutograd")
+        return not self.torch._C._dispatch_has_kernel_for_dispatch_key(full, "CompositeImplicitAutograd") and any(
+            one.alias_info is None and "Tensor" in str(one.type) for one in schema.returns)
 
     def leave_out_higher_order(self):
         """Python's dispatcher takes no fallback for the key: the first such operator would fail."""
