@@ -165,8 +165,19 @@ static bool have_one_root(const struct mp_holder *one, const struct mp_holder *o
     return one && other && length == mp_holder_root(other->path) && !memcmp(one->path, other->path, length);
 }
 
-/* Makes a leak a finding of class bounded if most of its blocks lie in a container that bounds another finding. The
- * rest has second names, such as a batch that was drawn from a replay buffer. */
+/* True if code fills another container, without a bound, with a part of the site's blocks. */
+static bool fills_another(const struct mp_holders *holders, const struct mp_holders_site *site)
+{
+    uint64_t entries, most;
+    for (size_t i = site->first + 1; i < site->first + site->count; i++) {
+        const struct mp_holder *other = &holders->holders.at[i];
+        if (other->line && strstr(other->path, "[*]") && !mp_holder_is_bounded(other, &entries, &most)) return true;
+    }
+    return false;
+}
+
+/* Makes a leak a finding of class bounded if most of its blocks lie in a container that bounds another finding, and no
+ * code fills another one with the rest. These have second names, as a batch that was drawn from a replay buffer. */
 static void leak_share_bound(const struct mp_model *model, const struct mp_steps *steps,
                              const struct mp_leak_findings *findings, const struct mp_holders *holders,
                              struct mp_leak_finding *finding)
@@ -174,7 +185,8 @@ static void leak_share_bound(const struct mp_model *model, const struct mp_steps
     uint64_t entries, most;
     const struct mp_holder *holder = known_holder(holders, finding->held);
     if (finding->regrown || !mp_leak_is_leak(finding) || !holder || holder->bytes * 2 < finding->held->bytes ||
-        !mp_holder_is_bounded(holder, &entries, &most) || do_entries_grow(model, steps, finding->held, entries))
+        !mp_holder_is_bounded(holder, &entries, &most) || do_entries_grow(model, steps, finding->held, entries) ||
+        fills_another(holders, finding->held))
         return;
     for (size_t i = 0; i < findings->count; i++) {
         const struct mp_leak_finding *other = &findings->at[i];

@@ -270,6 +270,14 @@ def leak_followed():
             kept.append(value)
 
 
+def leak_divided():
+    """Some of the blocks lie in a list without a bound."""
+    ring, kept = collections.deque(maxlen=1000), []
+    for step, value in steps():
+        ring.append(torch.rand(100))
+        (ring if step % 20 < 11 else kept).append(value)
+
+
 def leak_uncalled():
     series = Series()
     for _, value in steps():
