@@ -1,6 +1,7 @@
 /*
  * The constants by which leaks are judged, in one place. leak_limits.c has the source of each: an aim, a measurement,
- * or a calculation. `memprof leaks --verbose` prints the table. Where a rule says "most", it means more than half. Pure.
+ * or a calculation. `memprof leaks --verbose` prints the table. Where a rule says "most", it means more than half.
+ * Pure.
  */
 #pragma once
 

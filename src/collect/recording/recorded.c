@@ -41,7 +41,8 @@ uint64_t mp_recording_dropped(const struct mp_spool_header *spool)
     return atomic_load(&spool->losses.dropped_no_ring) + atomic_load(&spool->losses.dropped_no_track) +
            atomic_load(&spool->losses.dropped_no_memory) + atomic_load(&spool->losses.dropped_inside) +
            atomic_load(&spool->losses.dropped_refused) + atomic_load(&spool->losses.dropped_unattached) +
-           atomic_load(&spool->losses.dropped_retired) + atomic_load(&spool->losses.left_hooks) + atomic_load(&spool->unsound) + mp_recording_ring_full(spool);
+           atomic_load(&spool->losses.dropped_retired) + atomic_load(&spool->losses.left_hooks) +
+           atomic_load(&spool->unsound) + mp_recording_ring_full(spool);
 }
 
 uint64_t mp_recording_ring_full(const struct mp_spool_header *spool)

@@ -116,9 +116,9 @@ static const struct {
     [MP_CHANGE_GRADIENTS_KEPT] = {"free gradients in each step instead of setting them to zero",
                                   "optimizer.zero_grad(set_to_none=True) right after optimizer.step()",
                                   "each backward allocates them anew"},
-    [MP_CHANGE_GRADIENTS_IDLE] = {"compute no gradients that no optimizer uses (a teacher's, or those of frozen layers)",
-                                  "requires_grad_(False) for them",
-                                  "saves at least this: forward then keeps less for backward, too"},
+    [MP_CHANGE_GRADIENTS_IDLE] =
+        {"compute no gradients that no optimizer uses (a teacher's, or those of frozen layers)",
+         "requires_grad_(False) for them", "saves at least this: forward then keeps less for backward, too"},
     [MP_CHANGE_HELD_VARIABLES] = {"free a step's variables before the next step makes them again",
                                   "del them after their last use", "only if nothing reads them later"},
     [MP_CHANGE_FUSED] = {"use a fused optimizer: its step needs no temporaries", "torch.optim.AdamW(..., fused=True)",
@@ -271,7 +271,8 @@ static void put_checkpoint(const struct mp_model *model, const struct mp_change 
     if (change->before_backward && change->run != MP_RUN_ENDS)
         mp_buffer_append_text(&words->cost, "; memory ran out in forward, so backward and the optimizer need more");
     if (change->offloaded_peak)
-        mp_buffer_printf(&words->cost, "; offloaded instead, by torch.autograd.graph.save_on_cpu() around it, the peak is %s",
+        mp_buffer_printf(&words->cost,
+                         "; offloaded instead, by torch.autograd.graph.save_on_cpu() around it, the peak is %s",
                          mp_bytes(change->offloaded_peak));
 }
 
