@@ -496,12 +496,14 @@ START_TEST(stacks_show_what_their_frames_show)
     const struct {
         uint32_t stack, of_stack, inside;
     } wanted[] = {
-        {zeroes, MP_FACT_ZEROES | MP_FACT_OPTIMIZER, MP_FACT_ZEROES | MP_FACT_OPTIMIZER},
+        {zeroes, MP_FACT_ZEROES | MP_FACT_OPTIMIZER | MP_FACT_OF_TORCH,
+         MP_FACT_ZEROES | MP_FACT_OPTIMIZER | MP_FACT_OF_TORCH},
         {other, 0, 0},
-        {lists, MP_FACT_LISTS | MP_FACT_ADAM | MP_FACT_OPTIMIZER, MP_FACT_LISTS | MP_FACT_ADAM | MP_FACT_OPTIMIZER},
-        {behind, MP_FACT_LOADS_DATA | MP_FACT_BACKWARD, MP_FACT_BACKWARD},
-        {container, MP_FACT_FORWARD | MP_FACT_CALLS_MODULE | MP_FACT_RUNS_MODULES,
-         MP_FACT_FORWARD | MP_FACT_CALLS_MODULE | MP_FACT_RUNS_MODULES},
+        {lists, MP_FACT_LISTS | MP_FACT_ADAM | MP_FACT_OPTIMIZER | MP_FACT_OF_TORCH,
+         MP_FACT_LISTS | MP_FACT_ADAM | MP_FACT_OPTIMIZER | MP_FACT_OF_TORCH},
+        {behind, MP_FACT_LOADS_DATA | MP_FACT_BACKWARD | MP_FACT_OF_TORCH, MP_FACT_BACKWARD},
+        {container, MP_FACT_FORWARD | MP_FACT_CALLS_MODULE | MP_FACT_RUNS_MODULES | MP_FACT_OF_TORCH,
+         MP_FACT_FORWARD | MP_FACT_CALLS_MODULE | MP_FACT_RUNS_MODULES | MP_FACT_OF_TORCH},
     };
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
         uint32_t stack = model->blocks.stack[wanted[i].stack]; /* stack N made block N */
