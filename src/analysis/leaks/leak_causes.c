@@ -304,10 +304,12 @@ static bool may_be_holes(const struct mp_model *model, const struct mp_steps *st
     uint32_t device = model->tracks.at[hidden->track].device;
     double holes = 0;
     if (hidden->shared || strcmp(mp_model_text(model, model->devices.at[device].name), "cpu") != 0) return false;
-    mp_vec_each (const struct mp_leak_finding, finding, findings) {
-        const struct mp_track *track = &model->tracks.at[finding->track];
-        if (finding->blocks_per_step > 0 && track->device == device && track->layer == MP_LAYER_TORCH)
-            holes += finding->blocks_per_step * (double)largest_temporary(model, steps, finding->track);
+    for (uint16_t track = 0; track < model->tracks.count; track++) {
+        double blocks_per_step = 0;
+        if (model->tracks.at[track].device != device || model->tracks.at[track].layer != MP_LAYER_TORCH) continue;
+        mp_vec_each (const struct mp_leak_finding, finding, findings)
+            blocks_per_step += finding->track == track && finding->blocks_per_step > 0 ? finding->blocks_per_step : 0;
+        if (blocks_per_step > 0) holes += blocks_per_step * (double)largest_temporary(model, steps, track);
     }
     return hidden->bytes_per_step <= holes;
 }

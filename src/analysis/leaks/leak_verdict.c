@@ -126,9 +126,10 @@ enum mp_verdict mp_leak_verdict(const struct mp_model *model, const struct mp_st
             signs->steps);
     char left[MP_UNIT_TEXT];
     size_t length = strlen(reason);
-    if ((!steps->count || !enough) && shm_left(model))
+    uint64_t in_shm = !steps->count || !enough ? shm_left(model) : 0;
+    if (in_shm)
         snprintf(reason + length, size - length, "; files in /dev/shm took %s at the end, more than ever before",
-                 mp_format_bytes(left, shm_left(model)));
+                 mp_format_bytes(left, in_shm));
     return *reason ? MP_VERDICT_UNKNOWN : MP_VERDICT_CLEAN;
 }
 
