@@ -86,6 +86,11 @@ static bool merge(const char *pattern, const char *path, struct mp_buffer *out)
     }
 }
 
+bool mp_module_is_under(const char *path, const char *module, size_t length)
+{
+    return !strncmp(path, module, length) && (!path[length] || path[length] == '.');
+}
+
 bool mp_module_pattern_add(struct mp_buffer *pattern, const char *path)
 {
     if (!pattern->size) {

@@ -12,6 +12,7 @@
 #include "base/memory.h"
 #include "base/search.h"
 #include "base/words.h"
+#include "model/module_path.h"
 #include "model/steps_infer.h"
 #include "model/track.h"
 
@@ -494,7 +495,7 @@ static bool does_fit(const struct mp_advise *advise, const struct outcome *outco
 static bool overlap(const char *a, const char *b)
 {
     size_t length = strlen(a) < strlen(b) ? strlen(a) : strlen(b);
-    return !strncmp(a, b, length) && (!a[length] || a[length] == '.') && (!b[length] || b[length] == '.');
+    return mp_module_is_under(a, b, length) && mp_module_is_under(b, a, length);
 }
 
 /* Two settings exclude one another, and two checkpoints of the same modules do, too. Settings for one phase combine

@@ -9,6 +9,7 @@
 #include "base/map.h"
 #include "base/memory.h"
 #include "base/search.h"
+#include "model/module_path.h"
 #include "model/stack_facts.h"
 
 #define DEPTH_MOST  100 /* nested modules */
@@ -247,7 +248,7 @@ static bool is_retained(struct finder *f, size_t turn, uint32_t over)
     return false;
 }
 
-/* What the looks say of passes. */
+/* Marks callers of passes whose graphs the looks found, and stacks whose blocks lay in variables. */
 static void find_graphed(struct finder *f)
 {
     mp_vec_each (const struct mp_model_holder, row, &f->model->holders) {
@@ -264,8 +265,7 @@ static void find_graphed(struct finder *f)
 
 static bool is_under(const char *path, const char *module)
 {
-    size_t length = strlen(module);
-    return !strncmp(path, module, length) && (!path[length] || path[length] == '.');
+    return mp_module_is_under(path, module, strlen(module));
 }
 
 /* The event at which the module's call is over that made a block of a pass. A variable of its forward may hold the

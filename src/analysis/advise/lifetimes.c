@@ -15,6 +15,7 @@
 #include "base/memory.h"
 #include "base/search.h"
 #include "base/words.h"
+#include "model/module_path.h"
 #include "model/stack_facts.h"
 #include "model/track.h"
 #include "model/uses.h"
@@ -287,7 +288,7 @@ static char *find_frozen(const struct finder *f, const struct mp_change *idle)
         size_t update = is_ours(f, block) ? update_after(f, model->blocks.alloc_event[block]) : 0;
         uint32_t module = is_ours(f, block) ? mp_model_module(model, block) : 0;
         const char *path = module ? mp_model_text(model, module) : "";
-        bool under = !strncmp(path, common, length) && (!path[length] || path[length] == '.');
+        bool under = mp_module_is_under(path, common, length);
         if (under && is_gradient(f, block, update) && is_trained(f, block)) length = 0;
     }
     return length ? mp_text_copy_part(common, length) : NULL;
