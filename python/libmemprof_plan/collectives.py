@@ -1,11 +1,11 @@
-"""What the other ranks would send to a rank that is planned alone. It is taken to be what this rank has itself: a sum
-leaves its buffer unchanged, and each part of a gathered tensor is this rank's own. So sizes that ranks exchange add up,
-and the plan lists the lines that read them."""
+"""Stands in for other ranks that would send to a rank that is planned alone: they have what this rank has itself. A sum
+leaves its buffer unchanged, and each part of a gathered tensor is this rank's own. Sizes that ranks exchange therefore
+add up, and the plan lists the lines that read them."""
 
 WAITS = {"wait_tensor", "wait_tensors", "check_for_nan"}  # they transfer nothing
 
-# Of collectives with a tensor, or a list of tensors: whether the result is another tensor, and whether only this rank's
-# part counts.
+# Collectives with a tensor, or a list of tensors. OTHER: the result is another tensor; PART: only this rank's part
+# counts.
 OTHER, PART = 1, 2
 WAYS = {"broadcast_": 0, "allreduce_": 0, "allreduce_coalesced_": 0, "reduce_": 0, "recv_": 0, "recv_any_source_": 0,
         "_allgather_base_": OTHER, "allgather_into_tensor_coalesced_": OTHER, "gather_into_tensor_": OTHER,

@@ -13,7 +13,7 @@ void mp_held_propose(const struct mp_model *model, uint16_t track, struct mp_cha
  * not look. */
 uint64_t mp_held_unknown(const struct mp_model *model, uint16_t track);
 
-/* What the program's own names hold of a track's peak, without variables' graphs, parameters and other blocks whose
+/* The name of the program's own that holds most of a track's peak, without variables' graphs, parameters and other blocks whose
  * role PyTorch knows. */
 struct mp_held_most {
     char *path;     /* up to the growing container; the caller frees it. NULL: nothing has a holder */

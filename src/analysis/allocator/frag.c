@@ -61,7 +61,7 @@ static void try_remedies(const struct mp_model *model, const struct mp_torch_his
     if (frag->oom.device_free == MP_BYTES_UNKNOWN && !frag->oom.would_fit.count) frag->oom.tried = false;
 }
 
-/* What kept growing on this track until the out-of-memory. */
+/* Growth on this track that went on until the out-of-memory. */
 struct growth {
     uint64_t leaking; /* bytes of leaks */
     uint64_t grown;   /* and of what may be none, or was kept again and again after the last step */
